@@ -1,0 +1,1 @@
+"""Pure arithmetic over devices, models and sessions. Reads no file, clock or board."""

@@ -1,0 +1,1 @@
+"""GGUF files to ONNX decoders that hold the file's own weights."""

@@ -1,0 +1,1 @@
+"""Readers of model files. Everything they read is hostile until parsed."""

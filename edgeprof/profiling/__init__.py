@@ -1,0 +1,1 @@
+"""A recipe in, a Session out: the recorder and its two children."""

@@ -1,0 +1,24 @@
+"""A figure that knows where it came from."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Kind = Literal["measured", "modelled", "calibrated", "documented"]
+
+
+class Quantity(Struct, frozen=True, kw_only=True):
+    """One figure with its band, its number of observations and its origin.
+
+    ``low`` and ``high`` bound the value (the caller says which interval); ``n`` counts independent
+    observations; ``window_s`` is the averaging window of the source where one is known. The unit is
+    in the name of the field that holds the quantity.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    kind: Kind
+    source: str
+    window_s: float | None = None

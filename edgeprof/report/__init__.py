@@ -1,0 +1,1 @@
+"""A Session in, text, figures and documents out."""

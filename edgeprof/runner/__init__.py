@@ -1,0 +1,1 @@
+"""Decoding, plain and speculative, over ONNX Runtime."""

@@ -1,0 +1,1 @@
+"""What was measured: the records and the one file that holds them."""

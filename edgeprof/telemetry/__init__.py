@@ -1,0 +1,1 @@
+"""What the board did meanwhile: signals, the sampler and its sources."""

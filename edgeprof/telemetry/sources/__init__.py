@@ -1,0 +1,1 @@
+"""Where signals come from; one module a source."""
