@@ -14,7 +14,10 @@ from edgeprof.errors import EdgeprofError
 
 # name -> (module that holds a click command called ``command``, one line of help)
 COMMANDS = {
-    "convert": ("edgeprof.cli.convert", "Turn a GGUF file into an ONNX decoder with its own weights."),
+    "convert": (
+        "edgeprof.cli.convert",
+        "Turn a GGUF file into an ONNX decoder.",
+    ),
     "devices": ("edgeprof.cli.devices", "List the boards and power modes that edgeprof knows."),
     "fetch": ("edgeprof.cli.fetch", "Fetch a model into the cache and check it."),
     "report": ("edgeprof.cli.report", "Show what a session measured: text, JSON or Markdown."),
@@ -25,6 +28,14 @@ COMMANDS = {
 EXIT_CODES = """\b
 Exit codes: 0 ok, 1 failed or does not fit (output is still complete),
 2 usage, 3 environment, 4 partial result, 130 interrupted."""
+
+
+class _Failure(click.ClickException):
+    """An EdgeprofError on its way out: its text as click prints errors, with its exit code."""
+
+    def __init__(self, error: EdgeprofError) -> None:
+        super().__init__(str(error))
+        self.exit_code = error.exit_code
 
 
 class _Commands(click.Group):
@@ -46,9 +57,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except EdgeprofError as error:
-            failure = click.ClickException(str(error))
-            failure.exit_code = error.exit_code
-            raise failure from error
+            raise _Failure(error) from error
 
 
 @click.group(

@@ -1,0 +1,159 @@
+"""A folder with an ONNX decoder: its graph, tokenizer, names of inputs and its size in bytes.
+
+The folder is laid out as onnxruntime-genai lays its own out (``genai_config.json`` names the graph
+and its inputs). Folders that edgeprof converted hold ``edgeprof.json`` too: where the weights came
+from and how many bytes a pass reads. Knows nothing of onnxruntime.
+"""
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from edgeprof.errors import FileFault, UsageFault
+
+MANIFEST_NAME = "edgeprof.json"
+GENAI_NAME = "genai_config.json"
+TOKENIZER_NAME = "tokenizer.json"
+HEAD_ROWS_NAME = "head_rows.npy"
+_MAX_JSON_BYTES = 1 << 20
+
+
+class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``edgeprof convert`` knows of the decoder it wrote.
+
+    ``streamed_weight_bytes`` counts the weights, scales and corrections that one pass reads as they
+    are stored in the ONNX file; ``flop_per_token`` is 2 x matrix parameters, attention apart.
+    ``attention_pad`` is the number of dummy rows that attention sees in every pass; each needs one
+    slot of the cache beyond the tokens. ``head_rows`` is the number of tokens that the output head
+    still knows, where it was cut.
+    """
+
+    schema: Literal["edgeprof.decoder/1"] = "edgeprof.decoder/1"
+    architecture: str
+    source_name: str
+    source_sha256: str
+    weights: str
+    kernel: str
+    attention_pad: int
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab_size: int
+    context_tokens: int
+    parameters: int
+    streamed_weight_bytes: int
+    resident_weight_bytes: int
+    kv_bytes_per_token: int
+    flop_per_token: int
+    end_token_ids: list[int]
+    head_rows: int | None = None
+    onnx_sha256: str
+
+
+class _GenaiInputs(Struct):
+    input_ids: str = "input_ids"
+    attention_mask: str | None = None
+    position_ids: str | None = None
+    past_key_names: str = "past_key_values.%d.key"
+    past_value_names: str = "past_key_values.%d.value"
+
+
+class _GenaiOutputs(Struct):
+    logits: str = "logits"
+    present_key_names: str = "present.%d.key"
+    present_value_names: str = "present.%d.value"
+
+
+class _GenaiDecoder(Struct):
+    filename: str
+    num_hidden_layers: int
+    inputs: _GenaiInputs = field(default_factory=_GenaiInputs)
+    outputs: _GenaiOutputs = field(default_factory=_GenaiOutputs)
+
+
+class _GenaiModel(Struct):
+    decoder: _GenaiDecoder
+    vocab_size: int
+    context_length: int
+    eos_token_id: int | list[int] | None = None
+
+
+class _GenaiConfig(Struct):
+    model: _GenaiModel
+
+
+class DecoderFolder(Struct, frozen=True, kw_only=True):
+    """What the runner needs to know of a decoder before it opens the graph."""
+
+    path: Path
+    onnx_path: Path
+    tokenizer_path: Path | None
+    manifest: Manifest | None
+    layers: int
+    vocab_size: int
+    context_tokens: int
+    end_token_ids: frozenset[int]
+    inputs: _GenaiInputs
+    outputs: _GenaiOutputs
+
+    @property
+    def head_rows_path(self) -> Path | None:
+        """The list of tokens the head knows, where the head was cut."""
+        path = self.path / HEAD_ROWS_NAME
+        return path if path.is_file() else None
+
+
+_Config = TypeVar("_Config")
+
+
+def _read_json(path: Path, kind: type[_Config]) -> _Config:
+    try:
+        if path.stat().st_size > _MAX_JSON_BYTES:
+            raise FileFault(f"{path}: larger than 1 MiB, which no such file is")
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FileFault(f"{path}: {error}") from error
+
+
+def read_decoder_folder(path: Path) -> DecoderFolder:
+    """Read the two JSON files of a decoder folder and check that what they name is there.
+
+    Raises UsageFault where there is no such folder, FileFault where it is not a decoder's.
+    """
+    if not path.is_dir():
+        raise UsageFault(f"{path}: no such folder")
+    if not (path / GENAI_NAME).is_file():
+        raise FileFault(
+            f"{path}: no {GENAI_NAME} in it; expected a folder written by `edgeprof convert` or by "
+            "the model builder of onnxruntime-genai"
+        )
+    model = _read_json(path / GENAI_NAME, _GenaiConfig).model
+    onnx_path = path / model.decoder.filename
+    if onnx_path.parent != path or not onnx_path.is_file():
+        raise FileFault(
+            f"{path / GENAI_NAME}: model.decoder.filename {model.decoder.filename!r} is not a file "
+            "of this folder"
+        )
+    manifest_path = path / MANIFEST_NAME
+    manifest = _read_json(manifest_path, Manifest) if manifest_path.is_file() else None
+    eos = model.eos_token_id
+    ends = [] if eos is None else [eos] if isinstance(eos, int) else eos
+    tokenizer_path = path / TOKENIZER_NAME
+    return DecoderFolder(
+        path=path,
+        onnx_path=onnx_path,
+        tokenizer_path=tokenizer_path if tokenizer_path.is_file() else None,
+        manifest=manifest,
+        layers=model.decoder.num_hidden_layers,
+        vocab_size=model.vocab_size,
+        context_tokens=model.context_length,
+        end_token_ids=frozenset(ends) | frozenset(manifest.end_token_ids if manifest else ()),
+        inputs=model.decoder.inputs,
+        outputs=model.decoder.outputs,
+    )

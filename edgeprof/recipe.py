@@ -1,0 +1,189 @@
+"""A recipe: the experiment to run, parsed from TOML and checked. Knows nothing of how it is run."""
+
+import difflib
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from edgeprof.errors import FileFault
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_MAX_RECIPE_BYTES = 1 << 20
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Threads = Annotated[int, Meta(ge=1, le=1024)]
+DraftTokens = Annotated[int, Meta(ge=1, le=64)]
+
+
+class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model as this experiment uses it.
+
+    ``model`` is a name that ``edgeprof fetch`` knows, a GGUF file, or a folder with an ONNX
+    decoder. ``weights`` and ``head_rows`` say how a GGUF is converted: its own blocks or fp32,
+    and the file that lists the tokens a cut head keeps. Without ``threads`` the model takes all
+    cores of the machine.
+    """
+
+    model: str
+    weights: Literal["as-is", "fp32"] = "as-is"
+    head_rows: str | None = None
+    provider: Literal["cpu", "cuda"] = "cpu"
+    threads: Threads | None = None
+
+
+class ModelDrafter(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="model", tag_field="kind"
+):
+    """A small model drafts. One thread by default: two full thread pools fight for the cores."""
+
+    model: str
+    weights: Literal["as-is", "fp32"] = "as-is"
+    head_rows: str | None = None
+    provider: Literal["cpu", "cuda"] = "cpu"
+    threads: Threads = 1
+
+    def use(self) -> ModelUse:
+        return ModelUse(
+            model=self.model,
+            weights=self.weights,
+            head_rows=self.head_rows,
+            provider=self.provider,
+            threads=self.threads,
+        )
+
+
+class NgramDrafter(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ngram", tag_field="kind"
+):
+    """Prompt lookup drafts: what followed the last ``longest`` to ``shortest`` tokens before."""
+
+    longest: Annotated[int, Meta(ge=1, le=16)] = 3
+    shortest: Annotated[int, Meta(ge=1, le=16)] = 1
+
+
+class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way of decoding: a target, and what drafts for it, if anything."""
+
+    target: Name
+    drafter: Name | None = None
+    draft_tokens: DraftTokens | None = None
+
+    @property
+    def name(self) -> str:
+        """``fp32`` or ``fp32+ngram k=3``, as reports print it."""
+        if self.drafter is None:
+            return self.target
+        return f"{self.target}+{self.drafter} k={self.draft_tokens}"
+
+
+class Prompt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One prompt; ``kind`` groups prompts in reports."""
+
+    kind: Name
+    text: Annotated[str, Meta(max_length=100_000)]
+
+
+class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to run. ``template`` wraps a prompt's text at ``{prompt}``.
+
+    ``verify_tokens`` lists the pass sizes whose cost is measured on held passes, at
+    ``held_context_tokens``, ``held_repeats`` times each; empty: not measured.
+    """
+
+    schema: Literal["edgeprof.recipe/1"]
+    name: Name
+    question: str
+    targets: Annotated[dict[Name, ModelUse], Meta(min_length=1)]
+    drafters: dict[Name, ModelDrafter | NgramDrafter] = field(default_factory=dict)
+    variants: Annotated[list[Variant], Meta(min_length=1)]
+    prompts: Annotated[list[Prompt], Meta(min_length=1)]
+    template: str = "{prompt}"
+    new_tokens: Count = 64
+    repeats: Count = 3
+    warmup_requests: Annotated[int, Meta(ge=0, le=1000)] = 1
+    context_tokens: Count = 1024
+    stop_at_end_token: bool = True
+    verify_tokens: list[Annotated[int, Meta(ge=1, le=256)]] = field(default_factory=list)
+    held_context_tokens: Count = 256
+    held_repeats: Count = 9
+    measure_ceiling: bool = True
+    seed: int = 0
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Parse and check one recipe file.
+
+    Raises FileFault, naming file and field, for anything that is not a valid recipe.
+    """
+    try:
+        if path.stat().st_size > _MAX_RECIPE_BYTES:
+            raise FileFault(f"{path}: larger than 1 MiB, which no recipe is")
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
+    return parse_recipe(content, str(path))
+
+
+def parse_recipe(content: bytes, origin: str) -> Recipe:
+    """The recipe in ``content``; ``origin`` names it in messages."""
+    try:
+        table = tomllib.loads(content.decode("utf-8"))
+        recipe = msgspec.convert(table, Recipe)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileFault(f"{origin}: not valid TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise FileFault(f"{origin}: {_with_nearest_key(str(error))}") from error
+    _check_names(recipe, origin)
+    return recipe
+
+
+def override(recipe: Recipe, **changes: Any) -> Recipe:
+    """The recipe with the given fields replaced, checked again. None leaves a field alone."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    changed = msgspec.structs.replace(recipe, **given)
+    try:
+        return msgspec.convert(msgspec.to_builtins(changed), Recipe)
+    except msgspec.ValidationError as error:
+        raise FileFault(f"recipe {recipe.name}: {error}") from error
+
+
+def _with_nearest_key(message: str) -> str:
+    """Add the nearest known key to msgspec's message about an unknown one."""
+    marker = "unknown field `"
+    if marker not in message:
+        return message
+    unknown = message.split(marker, 1)[1].split("`", 1)[0]
+    structs = (Recipe, ModelUse, ModelDrafter, NgramDrafter, Variant, Prompt)
+    known = {name for struct in structs for name in struct.__struct_fields__}
+    near = difflib.get_close_matches(unknown, known, n=1)
+    return f"{message}; did you mean `{near[0]}`?" if near else message
+
+
+def _check_names(recipe: Recipe, origin: str) -> None:
+    """Every variant names a target and a drafter that the recipe defines, and no two are alike."""
+    for index, variant in enumerate(recipe.variants):
+        where = f"{origin}: variants[{index}]"
+        if variant.target not in recipe.targets:
+            raise FileFault(
+                f"{where}.target {variant.target!r} is not one of the targets "
+                f"({', '.join(recipe.targets)})"
+            )
+        if variant.drafter is not None and variant.drafter not in recipe.drafters:
+            known = ", ".join(recipe.drafters) or "none"
+            raise FileFault(f"{where}.drafter {variant.drafter!r} is not defined (known: {known})")
+        if (variant.drafter is None) != (variant.draft_tokens is None):
+            raise FileFault(f"{where}: drafter and draft_tokens go together")
+    names = [variant.name for variant in recipe.variants]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise FileFault(f"{origin}: variants listed twice: {', '.join(twice)}")
+    if "{prompt}" not in recipe.template:
+        raise FileFault(f"{origin}: template has no {{prompt}} in it")

@@ -1,0 +1,48 @@
+"""Does a token get the same logits in passes of every size? Asked of the model at hand.
+
+Kernels for one row and for many round differently; with int8 activations the difference can change
+a greedy choice. Speculative output equals plain decoding only where passes agree, or by luck.
+"""
+
+import random
+
+from edgeprof.runner.token_model import TokenModel
+from edgeprof.session.records import PassAgreement
+
+_CONTEXT_TOKENS = 32
+_PROBED_TOKENS = 8
+_SIZES = (1, 2, 3, 4, 8)
+
+
+def probe_agreement(model: TokenModel, *, seed: int = 0) -> PassAgreement:
+    """Run the same eight tokens in passes of 1, 2, 3, 4 and 8 and once more after a rollback.
+
+    The tokens are random (by ``seed``); the cache is used and left empty. Differences are the
+    largest absolute ones against a single pass of eight.
+    """
+    chooser = random.Random(seed)
+    count = min(_CONTEXT_TOKENS, model.capacity - _PROBED_TOKENS)
+    context = [chooser.randrange(model.vocab_size) for _ in range(count)]
+    probed = [chooser.randrange(model.vocab_size) for _ in range(_PROBED_TOKENS)]
+    model.rewind(0)
+    model.extend(context, rows=1)
+    reference = model.extend(probed).copy()
+    differences = {}
+    for size in _SIZES:
+        model.rewind(count)
+        largest = 0.0
+        for start in range(0, _PROBED_TOKENS, size):
+            part = probed[start : start + size]
+            difference = model.extend(part) - reference[start : start + len(part)]
+            largest = max(largest, float(abs(difference).max()))
+        differences[size] = largest
+    model.rewind(count)
+    model.extend(list(reversed(probed)))  # other tokens, rolled back at once
+    model.rewind(count)
+    after_rollback = float(abs(model.extend(probed) - reference).max())
+    model.rewind(0)
+    return PassAgreement(
+        reference_tokens=_PROBED_TOKENS,
+        max_logit_difference=differences,
+        after_rollback=after_rollback,
+    )

@@ -1,0 +1,240 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgeprof.errors import UsageFault
+from edgeprof.runner.decode import Finished, FirstToken, PassDone, RoundDone, Step, decode
+from edgeprof.runner.drafters import ModelDrafter, ModelRun, NgramDrafter
+
+
+class FixedDrafter:
+    """Proposes what the test wrote down, round by round."""
+
+    def __init__(self, proposals: Sequence[Sequence[int]]) -> None:
+        self.proposals = list(proposals)
+        self.limits: list[int] = []
+
+    def start(self, prompt: Sequence[int]) -> list[ModelRun]:
+        return []
+
+    def propose(self, tokens: Sequence[int], limit: int) -> tuple[list[int], list[ModelRun]]:
+        self.limits.append(limit)
+        return (list(self.proposals.pop(0))[:limit] if self.proposals else []), []
+
+
+def answer(steps: Sequence[Step]) -> list[int]:
+    tokens = []
+    for step in steps:
+        if isinstance(step, FirstToken):
+            tokens.append(step.token)
+        elif isinstance(step, RoundDone):
+            tokens += step.tokens
+    return tokens
+
+
+def rounds(steps: Sequence[Step]) -> list[RoundDone]:
+    return [step for step in steps if isinstance(step, RoundDone)]
+
+
+def stop_reason(steps: Sequence[Step]) -> str:
+    assert isinstance(steps[-1], Finished)
+    return steps[-1].reason
+
+
+def count_up(text: tuple[int, ...]) -> int:
+    return text[-1] + 1
+
+
+def test_plain_decoding_step_by_step(rule_model: Any, ticks: Callable[[], int]) -> None:
+    model = rule_model(count_up)
+    steps = list(decode(model, [1, 2], new_tokens=3, clock=ticks))
+    assert answer(steps) == [3, 4, 5]
+    assert steps[0] == PassDone("target", "prefill", ModelRun(2, 0, 1, 2))
+    assert steps[1] == FirstToken(3, 1)
+    assert steps[2] == PassDone("target", "decode", ModelRun(1, 2, 3, 4))
+    assert steps[3] == RoundDone(0, 0, 0, [4], ["plain"], 2, 3)
+    assert steps[-1] == Finished("new_tokens", 6)
+    assert model.passes == [2, 1, 1]
+
+
+def test_a_round_in_which_all_drafted_tokens_stand(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    model = rule_model(count_up)
+    drafter = FixedDrafter([[4, 5]])
+    steps = list(decode(model, [1, 2], new_tokens=4, clock=ticks, drafter=drafter, draft_tokens=2))
+    assert answer(steps) == [3, 4, 5, 6]
+    (only,) = rounds(steps)
+    assert (only.drafted, only.evaluated, only.accepted) == (2, 2, 2)
+    assert only.origins == ["accepted", "accepted", "bonus"]
+    assert model.passes == [2, 3]
+
+
+def test_a_round_with_a_correction_rolls_the_cache_back(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    model = rule_model(count_up)
+    drafter = FixedDrafter([[4, 9, 9]])
+    steps = list(decode(model, [1, 2], new_tokens=6, clock=ticks, drafter=drafter, draft_tokens=3))
+    first = rounds(steps)[0]
+    assert (first.drafted, first.evaluated, first.accepted) == (3, 2, 1)
+    assert first.tokens == [4, 5]
+    assert first.origins == ["accepted", "corrected"]
+    assert answer(steps) == [3, 4, 5, 6, 7, 8]
+    assert model.cached == [1, 2, 3, 4, 5, 6, 7]  # the last token is never fed
+
+
+def test_no_proposal_is_a_plain_pass(rule_model: Any, ticks: Callable[[], int]) -> None:
+    steps = list(
+        decode(
+            rule_model(count_up),
+            [1],
+            new_tokens=2,
+            clock=ticks,
+            drafter=FixedDrafter([]),
+            draft_tokens=4,
+        )
+    )
+    (only,) = rounds(steps)
+    assert (only.drafted, only.origins) == (0, ["plain"])
+    assert [step.phase for step in steps if isinstance(step, PassDone)] == ["prefill", "decode"]
+
+
+def test_R18_R30_the_draft_is_clamped_to_the_answer_and_the_cache(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    drafter = FixedDrafter([[3, 4, 5, 6, 7, 8]] * 9)
+    model = rule_model(count_up, capacity=6)
+    steps = list(decode(model, [1], new_tokens=100, clock=ticks, drafter=drafter, draft_tokens=6))
+    # One token cached and 2 known; a pass of 1 + 4 fills the six slots.
+    assert drafter.limits == [4]
+    assert answer(steps) == [2, 3, 4, 5, 6, 7]
+    assert stop_reason(steps) == "context_end"
+    short = FixedDrafter([[3, 4, 5, 6]])
+    steps = list(
+        decode(rule_model(count_up), [1], new_tokens=3, clock=ticks, drafter=short, draft_tokens=4)
+    )
+    assert short.limits == [1]  # three tokens: the first, one drafted, one of the target's own
+    assert answer(steps) == [2, 3, 4]
+
+
+def test_R20_R21_an_end_token_cuts_an_accepted_run_and_the_counts(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    drafter = FixedDrafter([[3, 4, 5]])
+    steps = list(
+        decode(
+            rule_model(count_up),
+            [1],
+            new_tokens=10,
+            clock=ticks,
+            drafter=drafter,
+            draft_tokens=3,
+            end_tokens=frozenset({4, 12}),
+        )
+    )
+    (only,) = rounds(steps)
+    assert only.tokens == [3, 4]
+    assert (only.drafted, only.evaluated, only.accepted) == (3, 2, 2)
+    assert only.origins == ["accepted", "accepted"]
+    assert answer(steps) == [2, 3, 4]
+    assert stop_reason(steps) == "end_token"
+
+
+def test_an_end_token_as_the_first_token(rule_model: Any, ticks: Callable[[], int]) -> None:
+    steps = list(
+        decode(rule_model(count_up), [1], new_tokens=9, clock=ticks, end_tokens=frozenset({2}))
+    )
+    assert answer(steps) == [2]
+    assert rounds(steps) == []
+
+
+def test_R24_an_empty_prompt_is_refused(rule_model: Any, ticks: Callable[[], int]) -> None:
+    with pytest.raises(UsageFault, match="no tokens"):
+        next(decode(rule_model(count_up), [], new_tokens=1, clock=ticks))
+
+
+def test_a_prompt_longer_than_the_cache_is_refused(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    with pytest.raises(UsageFault, match="5 tokens, more than the 4"):
+        next(decode(rule_model(count_up, capacity=4), [1] * 5, new_tokens=1, clock=ticks))
+
+
+def test_R26_a_prompt_of_token_0_is_a_prompt(rule_model: Any, ticks: Callable[[], int]) -> None:
+    assert answer(list(decode(rule_model(count_up), [0], new_tokens=2, clock=ticks))) == [1, 2]
+
+
+def test_R41_a_model_that_drafts_for_itself_is_always_right(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    def rule(text: tuple[int, ...]) -> int:
+        return sum(text) * 7 + len(text)
+
+    steps = list(
+        decode(
+            rule_model(rule),
+            [3, 1],
+            new_tokens=25,
+            clock=ticks,
+            drafter=ModelDrafter(rule_model(rule)),
+            draft_tokens=3,
+        )
+    )
+    assert all(step.accepted == step.drafted == 3 for step in rounds(steps))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    draft_seed=st.integers(0, 3),
+    prompt=st.lists(st.integers(0, 7), min_size=1, max_size=8),
+    draft_tokens=st.integers(0, 6),
+    new_tokens=st.integers(1, 30),
+    capacity=st.integers(8, 40),
+    ends=st.frozensets(st.integers(0, 7), max_size=1),
+    kind=st.sampled_from(["model", "ngram"]),
+)
+def test_speculative_greedy_output_is_plain_greedy_output(
+    rule_model: Any,
+    seed: int,
+    draft_seed: int,
+    prompt: list[int],
+    draft_tokens: int,
+    new_tokens: int,
+    capacity: int,
+    ends: frozenset[int],
+    kind: str,
+) -> None:
+    """For any target, any draft (often right, often wrong) and any limits; same stop, too."""
+
+    def rule(text: tuple[int, ...]) -> int:
+        return hash((seed, text[-3:])) % 8
+
+    def draft_rule(text: tuple[int, ...]) -> int:
+        return rule(text) if hash((draft_seed, text)) % 3 else 0
+
+    def run(drafter: Any) -> list[Step]:
+        return list(
+            decode(
+                rule_model(rule, vocab_size=8, capacity=capacity),
+                prompt,
+                new_tokens=new_tokens,
+                clock=lambda: 0,
+                drafter=drafter,
+                draft_tokens=draft_tokens,
+                end_tokens=ends,
+            )
+        )
+
+    draft = rule_model(draft_rule, vocab_size=8, capacity=capacity)
+    speculative = run(ModelDrafter(draft) if kind == "model" else NgramDrafter())
+    plain = run(None)
+    assert answer(speculative) == answer(plain)
+    assert speculative[-1] == plain[-1]
+    for step in rounds(speculative):
+        assert step.accepted <= step.evaluated <= step.drafted <= draft_tokens
+        assert len(step.tokens) in (step.accepted, step.accepted + 1)
