@@ -1,7 +1,5 @@
 """A recipe: the experiment to run, parsed from TOML and checked. Knows nothing of how it is run."""
 
-import difflib
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,13 +7,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from edgeprof.errors import FileFault
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-_MAX_RECIPE_BYTES = 1 << 20
+from edgeprof.tomlfile import load_toml
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -121,27 +113,11 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def read_recipe(path: Path) -> Recipe:
     """Parse and check one recipe file.
 
-    Raises FileFault, naming file and field, for anything that is not a valid recipe.
+    Raises UsageFault for a file that cannot be read and FileFault, naming file and field, for
+    anything that is not a valid recipe.
     """
-    try:
-        if path.stat().st_size > _MAX_RECIPE_BYTES:
-            raise FileFault(f"{path}: larger than 1 MiB, which no recipe is")
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
-    return parse_recipe(content, str(path))
-
-
-def parse_recipe(content: bytes, origin: str) -> Recipe:
-    """The recipe in ``content``; ``origin`` names it in messages."""
-    try:
-        table = tomllib.loads(content.decode("utf-8"))
-        recipe = msgspec.convert(table, Recipe)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileFault(f"{origin}: not valid TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        raise FileFault(f"{origin}: {_with_nearest_key(str(error))}") from error
-    _check_names(recipe, origin)
+    recipe = load_toml(path, Recipe)
+    _check_names(recipe, str(path))
     return recipe
 
 
@@ -153,18 +129,6 @@ def override(recipe: Recipe, **changes: Any) -> Recipe:
         return msgspec.convert(msgspec.to_builtins(changed), Recipe)
     except msgspec.ValidationError as error:
         raise FileFault(f"recipe {recipe.name}: {error}") from error
-
-
-def _with_nearest_key(message: str) -> str:
-    """Add the nearest known key to msgspec's message about an unknown one."""
-    marker = "unknown field `"
-    if marker not in message:
-        return message
-    unknown = message.split(marker, 1)[1].split("`", 1)[0]
-    structs = (Recipe, ModelUse, ModelDrafter, NgramDrafter, Variant, Prompt)
-    known = {name for struct in structs for name in struct.__struct_fields__}
-    near = difflib.get_close_matches(unknown, known, n=1)
-    return f"{message}; did you mean `{near[0]}`?" if near else message
 
 
 def _check_names(recipe: Recipe, origin: str) -> None:

@@ -30,14 +30,6 @@ Exit codes: 0 ok, 1 failed or does not fit (output is still complete),
 2 usage, 3 environment, 4 partial result, 130 interrupted."""
 
 
-class _Failure(click.ClickException):
-    """An EdgeprofError on its way out: its text as click prints errors, with its exit code."""
-
-    def __init__(self, error: EdgeprofError) -> None:
-        super().__init__(str(error))
-        self.exit_code = error.exit_code
-
-
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -55,9 +47,18 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except EdgeprofError as error:
-            raise _Failure(error) from error
+            click.echo(f"Error: {error}", err=True)
+            raise click.exceptions.Exit(error.exit_code) from error
+        except BrokenPipeError:
+            # The reader has gone (`edgeprof devices | head -1`): leave without a word, and keep the
+            # interpreter from flushing into the closed pipe at exit. Caught here, before click,
+            # which would make it exit code 1.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.exceptions.Exit(0) from None
 
 
 @click.group(
@@ -74,18 +75,12 @@ def cli() -> None:
 def main() -> None:
     """The console script."""
     try:
-        cli(prog_name="edgeprof", standalone_mode=False)
-        sys.stdout.flush()
-    except click.exceptions.Exit as stop:
-        raise SystemExit(stop.exit_code) from None
+        # Outside standalone mode click hands back the code that an Exit carried.
+        code = cli(prog_name="edgeprof", standalone_mode=False)
     except click.ClickException as failure:
         failure.show()
         raise SystemExit(failure.exit_code) from None
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         raise SystemExit(128 + signal.SIGINT) from None
-    except BrokenPipeError:
-        # The reader has gone (`edgeprof devices | head -1`): leave without a word, and keep the
-        # interpreter from flushing into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
+    raise SystemExit(code)

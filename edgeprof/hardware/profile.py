@@ -1,0 +1,164 @@
+"""What a board is: memory, arithmetic units and power modes, each figure with its source.
+
+A profile is data (one TOML file a board, units in the keys). Peaks are derived here, by one
+formula each; what a board sustains is kept apart from them. Knows nothing of models.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from edgeprof.errors import FileFault, UsageFault
+from edgeprof.naming import name_key, unknown_name
+from edgeprof.tomlfile import load_toml
+
+Status = Literal["measured", "documented", "in code", "inferred", "assumed", "unverified"]
+Positive = Annotated[float, Meta(gt=0, lt=1e9)]  # finite
+Count = Annotated[int, Meta(gt=0)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Text = Annotated[str, Meta(min_length=1)]
+
+# Of the memory on the module, what Linux sees where nobody has looked (carve-outs of firmware and
+# display take the rest): 7620 of 8192 MiB on an Orin Nano.
+VISIBLE_SHARE = 0.93
+
+
+class Dram(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The memory that CPU and GPU share."""
+
+    type: Text
+    size_gib: Positive
+    bus_width_bits: Count
+    emc_max_mhz: Positive
+    visible_mib: Positive | None = None
+    visible_source: Text | None = None
+
+
+class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The GPU. ``flop_per_clock_per_sm`` holds dense rates; a multiply-add counts as two.
+
+    A data type that the GPU has no unit for, or whose rate is not published, is left out.
+    """
+
+    architecture: Text
+    compute_capability: Text
+    sms: Count
+    l2_mib: Positive | None = None
+    flop_per_clock_per_sm: dict[str, Positive]
+    rates_source: Text
+    rates_status: Status
+
+
+class Sustained(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The share of peak bandwidth that real work reaches, with its band."""
+
+    fraction: Share
+    low: Share
+    high: Share
+    method: Text
+    source: Text
+    status: Status
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.fraction <= self.high:
+            raise ValueError(f"needs low <= fraction <= high, got {self.low}, {self.fraction}, ...")
+
+
+class PowerMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One nvpmodel mode: the clocks and units that it leaves on. Unknown is left out.
+
+    ``source`` and ``status`` are those of the profile where a mode does not give its own.
+    """
+
+    name: Text
+    id: Annotated[int, Meta(ge=0)]
+    emc_mhz: Positive
+    sms: Count | None = None
+    gpu_mhz: Positive | None = None
+    cpu_cores: Count | None = None
+    cpu_mhz: Positive | None = None
+    power_w: Positive | None = None
+    notes: Text | None = None
+    source: Text | None = None
+    status: Status | None = None
+
+
+class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A board with all its power modes."""
+
+    name: Text
+    title: Text
+    default_mode: Text
+    part_numbers: list[Text]
+    device_tree_models: list[Text]
+    soc: Text
+    cpu: Text
+    notes: Text | None = None
+    source: Text
+    status: Status
+    dram: Dram
+    gpu: Gpu
+    sustained: Sustained | None = None
+    modes: Annotated[list[PowerMode], Meta(min_length=1)] = field(name="mode")
+
+    def __post_init__(self) -> None:
+        names = [mode.name for mode in self.modes]
+        if len({_mode_key(name) for name in names}) < len(names):
+            raise ValueError("two modes have the same name")
+        if self.default_mode not in names:
+            raise ValueError(f"default_mode '{self.default_mode}' is not among {', '.join(names)}")
+        for mode in self.modes:
+            if mode.sms is not None and mode.sms > self.gpu.sms:
+                raise ValueError(f"mode {mode.name} has {mode.sms} SMs on of {self.gpu.sms}")
+
+    @property
+    def dram_bytes(self) -> int:
+        """The memory on the module."""
+        return round(self.dram.size_gib * 2**30)
+
+    @property
+    def visible_dram_bytes(self) -> int:
+        """What is left for Linux and everything that runs on it."""
+        if self.dram.visible_mib is not None:
+            return round(self.dram.visible_mib * 2**20)
+        return round(VISIBLE_SHARE * self.dram_bytes)
+
+    def mode(self, name: str | None = None) -> PowerMode:
+        """A mode by its name in any spelling, never by its id: ids differ between boards."""
+        wanted = self.default_mode if name is None else name
+        for mode in self.modes:
+            if _mode_key(mode.name) == _mode_key(wanted):
+                return mode
+        names = [mode.name for mode in self.modes]
+        raise UsageFault(unknown_name(f"power mode of {self.name}", wanted, names))
+
+    def peak_bandwidth_bytes_per_s(self, mode: PowerMode) -> float:
+        """EMC clock x 2 transfers a clock x bus width: nothing moves bytes faster."""
+        return mode.emc_mhz * 1e6 * 2 * self.dram.bus_width_bits / 8
+
+    def sustained_bandwidth_bytes_per_s(self, mode: PowerMode) -> float | None:
+        """What real work reaches, where anybody has measured it."""
+        if self.sustained is None:
+            return None
+        return self.peak_bandwidth_bytes_per_s(mode) * self.sustained.fraction
+
+    def peak_flop_per_s(self, mode: PowerMode) -> dict[str, float | None]:
+        """SMs on x GPU clock x dense rate, a data type; None where the clock is not published."""
+        rates = self.gpu.flop_per_clock_per_sm
+        if mode.sms is None or mode.gpu_mhz is None:
+            return dict.fromkeys(rates)
+        return {dtype: mode.sms * mode.gpu_mhz * 1e6 * rate for dtype, rate in rates.items()}
+
+
+def load_profile(path: Path) -> DeviceProfile:
+    """The profile in a TOML file; its name is that of the file."""
+    profile = load_toml(path, DeviceProfile)
+    if profile.name != path.stem:
+        raise FileFault(f"{path}: name is '{profile.name}', but the file is named '{path.stem}'")
+    return profile
+
+
+def _mode_key(name: str) -> str:
+    """``MODE_30W`` and ``30w`` are one mode."""
+    return name_key(name).removeprefix("mode")

@@ -1,0 +1,352 @@
+"""Figures on ``matplotlib.figure.Figure``: no display, no global state, the same bytes twice.
+
+The one module that knows matplotlib. Each figure is a function of plain series, so that what is
+drawn can be read back from its artists.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from msgspec import Struct
+
+from edgeprof.analysis.outlook import Outlook
+from edgeprof.errors import EnvironmentFault, UsageFault
+
+# Okabe and Ito's palette, which stays apart for colour-blind readers; black last.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_STYLE: Any = {  # matplotlib types its keys one by one
+    "font.size": 9,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "edgeprof",
+    "svg.fonttype": "path",
+}
+_COLUMN_WIDTH_INCHES = 6.4
+_METADATA: dict[str, dict[str, Any]] = {
+    ".svg": {"Date": None, "Creator": None},
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+PointKind = Literal["bound", "expected", "measured"]
+_MARKERS: dict[PointKind, str] = {"bound": "o", "expected": "D", "measured": "*"}
+
+
+class RoofLine(Struct, frozen=True, kw_only=True):
+    """A board: its bandwidth, and its peak rates by data type (none where not published)."""
+
+    label: str
+    bandwidth_bytes_per_s: float
+    flop_per_s: dict[str, float] = {}
+
+
+class RooflinePoint(Struct, frozen=True, kw_only=True):
+    """A pass: at a bound, expected, or measured."""
+
+    label: str
+    intensity_flop_per_byte: float
+    flop_per_s: float
+    kind: PointKind
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The common look of all figures."""
+    with rc_context(_STYLE):
+        yield
+
+
+def roofline_figure(
+    roofs: Sequence[RoofLine], points: Sequence[RooflinePoint], title: str = ""
+) -> Figure:
+    """Rate over intensity, both logarithmic: each board's roof, and the passes below it."""
+    with style():
+        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        left, right = _span(roofs, points)
+        for index, roof in enumerate(roofs):
+            _draw_roof(axes, roof, PALETTE[index % len(PALETTE)], left, right)
+        for index, point in enumerate(points):
+            _draw_point(axes, point, PALETTE[(len(roofs) + index) % len(PALETTE)])
+        axes.set(xscale="log", yscale="log", xlim=(left, right), title=title)
+        axes.set_xlabel("intensity (FLOP per byte of DRAM traffic)")
+        axes.set_ylabel("rate (FLOP/s)")
+        axes.legend(loc="upper left" if not points else "lower right")
+        return figure
+
+
+def outlook_figure(results: Sequence[Outlook]) -> Figure:
+    """The roofline of a paper answer."""
+    model = results[0].model
+    roofs, points = outlook_series(results)
+    return roofline_figure(roofs, points, f"{model.title} {model.quantisation_title}")
+
+
+def outlook_series(results: Sequence[Outlook]) -> tuple[list[RoofLine], list[RooflinePoint]]:
+    """The boards of a paper answer, and where each pass lies at best."""
+    roofs = [
+        RoofLine(
+            label=f"{result.device.profile.name} {result.device.mode.name}",
+            bandwidth_bytes_per_s=result.roof.bandwidth_bytes_per_s,
+            flop_per_s={}
+            if result.roof.flop_per_s is None
+            else {result.data_type: result.roof.flop_per_s},
+        )
+        for result in results
+    ]
+    points = [
+        RooflinePoint(
+            label=f"{one.cost.phase} {one.cost.tokens} at {one.cost.context_tokens}"
+            + (
+                f", {result.device.profile.name} {result.device.mode.name}"
+                if len(results) > 1
+                else ""
+            ),
+            intensity_flop_per_byte=one.cost.intensity_flop_per_byte,
+            flop_per_s=one.cost.flop / one.time_s,
+            kind="bound",
+        )
+        for result in results
+        for one in result.passes
+    ]
+    return roofs, points
+
+
+def save_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
+    """Writes the figure as its suffix says; an existing file is kept unless ``force``."""
+    suffix = path.suffix.lower()
+    if suffix not in _METADATA:
+        raise UsageFault(f"{path}: a figure is saved as .svg, .png or .pdf")
+    if path.exists() and not force:
+        raise UsageFault(f"{path} exists already; choose another name or pass --force")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}{suffix}")
+    try:
+        with style():
+            figure.savefig(unfinished, dpi=200, metadata=_METADATA[suffix])
+        unfinished.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise EnvironmentFault(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _draw_roof(axes: Axes, roof: RoofLine, colour: str, left: float, right: float) -> None:
+    """The slope of memory up to each ceiling, then flat; the slope alone where none is known."""
+    slope = roof.bandwidth_bytes_per_s
+    if not roof.flop_per_s:
+        axes.plot([left, right], [slope * left, slope * right], color=colour, label=roof.label)
+    for position, (data_type, peak) in enumerate(sorted(roof.flop_per_s.items())):
+        ridge = min(max(peak / slope, left), right)
+        axes.plot(
+            [left, ridge, right],
+            [min(slope * left, peak), min(slope * ridge, peak), peak],
+            color=colour,
+            linestyle=("-", "--", ":", "-.")[position % 4],
+            label=f"{roof.label}, {data_type}",
+        )
+
+
+def _draw_point(axes: Axes, point: RooflinePoint, colour: str) -> None:
+    axes.plot(
+        [point.intensity_flop_per_byte],
+        [point.flop_per_s],
+        marker=_MARKERS[point.kind],
+        markersize=7,
+        linestyle="none",
+        color=colour,
+        markerfacecolor="white" if point.kind == "expected" else colour,
+        label=f"{point.label} ({point.kind})",
+    )
+
+
+def _span(roofs: Sequence[RoofLine], points: Sequence[RooflinePoint]) -> tuple[float, float]:
+    """Whole decades that hold every point and every ridge, with room beside them."""
+    intensities = [point.intensity_flop_per_byte for point in points]
+    intensities += [
+        peak / roof.bandwidth_bytes_per_s for roof in roofs for peak in roof.flop_per_s.values()
+    ]
+    low, high = min(intensities, default=1.0), max(intensities, default=100.0)
+    return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high * 2))
+
+
+class PassSeries(Struct, frozen=True, kw_only=True):
+    """One model's passes of growing size: (tokens, intensity, FLOP/s)."""
+
+    label: str
+    points: list[tuple[int, float, float]]
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """A figure and its band, where there is one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def session_roofline_figure(roofs: Sequence[RoofLine], series: Sequence[PassSeries]) -> Figure:
+    """Measured passes, one line a model with the pass size beside each point, under the roofs."""
+    shown = [
+        PassSeries(label=one.label, points=[p for p in one.points if p[1] > 0 and p[2] > 0])
+        for one in series
+    ]
+    hidden = sum(len(one.points) for one in series) - sum(len(one.points) for one in shown)
+    with style():
+        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        places = [
+            RooflinePoint(label="", intensity_flop_per_byte=x, flop_per_s=y, kind="measured")
+            for one in shown
+            for _, x, y in one.points
+        ]
+        left, right = _span(roofs, places)
+        for index, roof in enumerate(roofs):
+            _draw_roof(axes, roof, PALETTE[index % len(PALETTE)], left, right)
+        for index, one in enumerate(shown):
+            _draw_series(axes, one, PALETTE[(len(roofs) + index) % len(PALETTE)])
+        axes.set(xscale="log", yscale="log", xlim=(left, right))
+        axes.set_xlabel("intensity (FLOP per byte)")
+        axes.set_ylabel("rate (FLOP/s)")
+        if roofs or shown:
+            axes.legend(loc="lower right")
+        _footnote(figure, hidden)
+        return figure
+
+
+def rates_figure(rates: Mapping[str, Sequence[float]]) -> Figure:
+    """Decode tokens/s of each variant: a bar at the mean, a dot for every repeat."""
+    shown = {name: values for name, values in rates.items() if values}
+    with style():
+        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, _bars_height(shown)), layout="constrained")
+        axes = figure.add_subplot()
+        for row, values in enumerate(shown.values()):
+            axes.barh(row, sum(values) / len(values), height=0.6, color=PALETTE[0], alpha=0.35)
+            label = "one repeat" if row == 0 else None
+            axes.plot(values, [row] * len(values), "o", markersize=4, color=PALETTE[0], label=label)
+        _name_rows(axes, list(shown))
+        axes.set_xlabel("decode tokens/s")
+        axes.set_xlim(left=0)
+        if shown:
+            figure.legend(loc="outside upper right")
+        _footnote(figure, len(rates) - len(shown))
+        return figure
+
+
+def time_share_figure(shares: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Where each variant's decode time went, as parts of one bar."""
+    parts = list(dict.fromkeys(part for values in shares.values() for part in values))
+    with style():
+        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, _bars_height(shares)), layout="constrained")
+        axes = figure.add_subplot()
+        for row, values in enumerate(shares.values()):
+            left = 0.0
+            for index, part in enumerate(parts):
+                width = 100 * values.get(part, 0.0)
+                label = part if row == 0 else None
+                colour = PALETTE[index % len(PALETTE)]
+                axes.barh(row, width, left=left, height=0.6, color=colour, label=label)
+                left += width
+        _name_rows(axes, list(shares))
+        axes.set_xlabel("share of decode time (%)")
+        axes.set_xlim(0, 100)
+        if shares:
+            figure.legend(loc="outside upper right", ncols=4)
+        return figure
+
+
+def acceptance_figure(per_position: Mapping[str, Sequence[float]]) -> Figure:
+    """The share of rounds whose token at each drafted position was accepted."""
+    longest = max((len(values) for values in per_position.values()), default=1)
+    with style():
+        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, 3.2), layout="constrained")
+        axes = figure.add_subplot()
+        for index, (name, values) in enumerate(per_position.items()):
+            positions = list(range(1, len(values) + 1))
+            colour = PALETTE[index % len(PALETTE)]
+            axes.plot(positions, list(values), marker="o", color=colour, label=name)
+        axes.set(ylim=(0, 1), xticks=list(range(1, longest + 1)))
+        axes.set_xlabel("drafted position")
+        axes.set_ylabel("accepted, share of rounds")
+        if per_position:
+            axes.legend()
+        return figure
+
+
+def verify_cost_figure(costs: Mapping[str, Mapping[int, Spread]]) -> Figure:
+    """v(n) of each target with its band; flat at 1 is the memory wall, the slope is arithmetic."""
+    sizes = sorted({size for values in costs.values() for size in values})
+    with style():
+        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, 3.2), layout="constrained")
+        axes = figure.add_subplot()
+        axes.axhline(1.0, color="#888888", linewidth=0.8)
+        for index, (name, values) in enumerate(costs.items()):
+            axes.errorbar(
+                list(values),
+                [spread.value for spread in values.values()],
+                yerr=_error_bars(list(values.values())),
+                marker="o",
+                capsize=3,
+                color=PALETTE[index % len(PALETTE)],
+                label=name,
+            )
+        axes.set_xlabel("tokens in one target pass, n")
+        axes.set_ylabel("v(n): time over that of one token")
+        axes.set_ylim(bottom=0)
+        axes.set_xticks(sizes)
+        if costs:
+            axes.legend()
+        return figure
+
+
+def _draw_series(axes: Axes, series: PassSeries, colour: str) -> None:
+    axes.plot(
+        [x for _, x, _ in series.points],
+        [y for _, _, y in series.points],
+        marker="o",
+        markersize=4,
+        linewidth=0.8,
+        color=colour,
+        label=f"{series.label} (measured)",
+    )
+    for tokens, x, y in series.points:
+        axes.annotate(str(tokens), (x, y), (3, 3), textcoords="offset points", fontsize=7)
+
+
+def _error_bars(spreads: Sequence[Spread]) -> list[list[float]]:
+    """Lengths below and above; none where there is no band, or where it lies to the other side."""
+    below = [max(s.value - (s.value if s.low is None else s.low), 0.0) for s in spreads]
+    above = [max((s.value if s.high is None else s.high) - s.value, 0.0) for s in spreads]
+    return [below, above]
+
+
+def _bars_height(rows: Mapping[str, object]) -> float:
+    return 1.2 + 0.32 * max(len(rows), 1)
+
+
+def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names beside horizontal bars, the first at the top."""
+    axes.set_yticks(range(len(names)), labels=list(names))
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+
+
+def _footnote(figure: Figure, hidden: int) -> None:
+    """A point that an axis cannot show is counted, not dropped in silence."""
+    if hidden:
+        verb = "is" if hidden == 1 else "are"
+        noun = "entry" if hidden == 1 else "entries"
+        figure.text(0.01, 0.005, f"{hidden} {noun} without a value {verb} not shown", fontsize=7)

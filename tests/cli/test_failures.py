@@ -1,0 +1,197 @@
+"""Habits of the command line: each case of the failure catalogue by its id."""
+
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOFLINE = ["roofline", "--device", "orin-nano", "--model", "7b-q4"]
+INSTALL = (ROOT / "docs" / "install.md").read_text()
+
+
+def edgeprof(
+    *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "edgeprof", *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | (environment or {}),
+    )
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("arguments", [["devices"], ["devices", "--json"], ROOFLINE])
+def test_K01_closed_pipe_is_quiet(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "edgeprof", *arguments],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode in (0, 141)
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}])
+def test_K03_no_escape_codes_in_pipes(environment: dict[str, str]) -> None:
+    for arguments in (["--help"], ["devices"], ROOFLINE, ["devices", "orinano"]):
+        done = edgeprof(*arguments, environment=environment)
+        assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_K04_stdout_is_one_json_document() -> None:
+    done = edgeprof(*ROOFLINE, "--json")
+    assert json.loads(done.stdout)["schema"] == "edgeprof.roofline/1"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["roofline", "--help"], ROOFLINE, ["devices"]],
+)
+def test_K05_works_where_heavy_libraries_are_broken(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('numpy', 'matplotlib', 'onnxruntime', 'onnx', 'gguf', 'psutil', 'jtop'):\n"
+        "    sys.modules[name] = None  # importing it raises ImportError\n"
+        f"sys.argv = ['edgeprof', *{arguments!r}]\n"
+        "from edgeprof.cli import main\n"
+        "main()\n"
+    )
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("spelling", ["orin_nano", "Orin-Nano", "ORIN NANO"])
+def test_K06_spelling_of_a_device_does_not_matter(spelling: str) -> None:
+    assert edgeprof("devices", spelling).stdout.startswith("device: orin-nano-8gb\n")
+
+
+def test_K06_misspelt_device_is_answered_with_the_nearest() -> None:
+    done = edgeprof("roofline", "--device", "orinano", "--model", "7b-q4")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith(
+        "Error: no device profile named 'orinano'; did you mean 'orin-nano'"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_K08_python_dash_m_works() -> None:
+    done = edgeprof("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("edgeprof, version ")
+    assert "python -m edgeprof" in INSTALL
+
+
+def test_K09_sudo_is_never_needed_and_what_to_do_if_used() -> None:
+    assert "never needs `sudo`" in INSTALL
+    assert 'sudo chown "$USER": ' in INSTALL
+    assert 'sudo -E env PATH="$PATH"' in INSTALL
+
+
+def test_K10_never_prompts_and_never_changes_the_board() -> None:
+    assert edgeprof(*ROOFLINE).returncode == 0  # with /dev/null as its input
+    calls = [
+        node
+        for file in (ROOT / "edgeprof").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("input", "click.prompt", "click.confirm")
+    ]
+    assert calls == []
+
+
+@pytest.mark.parametrize("environment", [{"COLUMNS": "40"}, {"COLUMNS": "40", "TERM": "dumb"}])
+def test_K14_narrow_terminal_gets_key_value_lines(environment: dict[str, str]) -> None:
+    for arguments in (ROOFLINE, ["devices"]):
+        lines = edgeprof(*arguments, environment=environment).stdout.splitlines()
+        assert max(map(len, lines)) <= 40
+    assert "tokens/s: 17.0" in edgeprof(*ROOFLINE, environment=environment).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (ROOFLINE, 0),
+        (["roofline", "--device", "orin-nano", "--model", "llama2-7b:f16"], 1),
+        (["roofline", "--device", "orin-nano", "--model", "none"], 2),
+        (["roofline", "--no-such-option"], 2),
+        ([*ROOFLINE, "--plot", f"{__file__}/figure.svg"], 3),  # no folder: a file
+        (["--help"], 0),
+    ],
+)
+def test_K15_exit_codes(arguments: list[str], code: int) -> None:
+    assert edgeprof(*arguments).returncode == code
+
+
+def test_K15_interrupted_is_130() -> None:
+    code = (
+        "import os, signal, sys, time, types, click\n"
+        "from edgeprof import cli\n"
+        "@click.command()\n"
+        "def command():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(5)\n"
+        "module = types.ModuleType('slow'); module.command = command\n"
+        "sys.modules['slow'] = module\n"
+        "cli.COMMANDS['slow'] = ('slow', 'waits')\n"
+        "sys.argv = ['edgeprof', 'slow']\n"
+        "cli.main()\n"
+    )
+    done = python(code)
+    assert done.returncode == 128 + signal.SIGINT
+    assert "interrupted" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_I08_jetson_stats_is_imported_nowhere_at_module_level() -> None:
+    for file in (ROOT / "edgeprof").rglob("*.py"):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                assert "jtop" not in ast.unparse(node), file
+
+
+def test_I13_board_wheels_come_from_their_own_index_pinned() -> None:
+    (line,) = [row for row in INSTALL.splitlines() if row.startswith("pip install onnxruntime-gpu")]
+    assert "onnxruntime-gpu==1.23.0" in line
+    assert " --index-url " in line
+    assert "--extra-index-url" not in INSTALL
+
+
+def test_I14_pyproject_is_there_and_the_minimum_pip_is_documented() -> None:
+    assert "setuptools.build_meta" in (ROOT / "pyproject.toml").read_text()
+    assert "pip 21.3 or newer" in INSTALL  # the first with editable installs by pyproject.toml
+
+
+def test_I16_a_board_without_internet_installs_from_a_wheelhouse() -> None:
+    assert "pip download -d wheelhouse" in INSTALL
+    assert "manylinux_2_17_aarch64" in INSTALL
+    assert "pip install --no-index --find-links wheelhouse edgeprof" in INSTALL
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_is_documented_and_works(shell: str) -> None:
+    assert f"_EDGEPROF_COMPLETE={shell}_source edgeprof" in INSTALL
+    done = python(
+        f"import os; os.environ['_EDGEPROF_COMPLETE'] = '{shell}_source'\n"
+        "from edgeprof.cli import main\nmain()"
+    )
+    assert "_EDGEPROF_COMPLETE" in done.stdout

@@ -1,0 +1,55 @@
+"""Packaging and imports: light where it must be, complete where it is easy to forget."""
+
+import configparser
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import edgeprof
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {"numpy", "matplotlib", "onnxruntime", "onnx", "gguf", "psutil", "tokenizers", "jtop",
+         "huggingface_hub"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["roofline", "--device", "orin-nano", "--model", "7b-q4"],
+        ["roofline", "--device", "orin-nano", "--model", "7b-q4", "--json"],
+        ["devices"],
+    ],
+)
+def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        f"sys.argv = ['edgeprof', *{arguments!r}]\n"
+        "from edgeprof.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        f"    print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_setup_cfg_lists_every_package() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    listed = set(config["options"]["packages"].split())
+    found = {
+        ".".join(init.parent.relative_to(ROOT).parts)
+        for init in (ROOT / "edgeprof").rglob("__init__.py")
+    }
+    assert found | {"edgeprof.device_profiles", "edgeprof.recipes"} == listed
+
+
+def test_changelog_and_version_agree() -> None:
+    versions = re.findall(r"^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == edgeprof.__version__
