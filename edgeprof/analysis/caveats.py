@@ -1,0 +1,155 @@
+"""What a reader must know before believing a session's figures: one plain sentence each."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from edgeprof.analysis.board import Temperature
+from edgeprof.analysis.latency import rates_by_repeat, seconds
+from edgeprof.analysis.pass_cost import PassPoint
+from edgeprof.analysis.variants import VariantRuns
+from edgeprof.session.records import Session
+from edgeprof.units import show
+
+# A cache of half a model or more keeps a part of the weights from one pass to the next.
+_CACHE_FACTOR = 2
+
+# A rate that falls in every repeat and by this much in all is a trend, not noise.
+_TREND = 0.05
+
+# Cache depth and neighbours move a pass by some ten per cent; beyond this the two do not belong
+# to the same machine state.
+_DISTURBED = 1.5
+
+# Five per cent over a measured ceiling is more than the noise of a median of nine passes.
+_ABOVE_CEILING = 1.05
+
+
+def caveats(
+    session: Session,
+    runs: Sequence[VariantRuns],
+    points: Sequence[PassPoint],
+    temperatures: Sequence[Temperature],
+) -> list[str]:
+    """In the order of their weight."""
+    return [
+        *_incomplete(session, runs),
+        *_not_real(session),
+        *_events(session),
+        *_single_repeat(runs),
+        *_trends(runs, temperatures),
+        *_disturbed(runs, points),
+        *_passes_differ(session),
+        *_cache(session),
+        *_above_ceiling(points),
+    ]
+
+
+def _incomplete(session: Session, runs: Sequence[VariantRuns]) -> Iterable[str]:
+    if not session.info.complete:
+        reason = session.info.ended_reason or "reason not recorded"
+        yield f"the session is incomplete ({reason}); the figures cover what was measured"
+    for run in runs:
+        if any(leg.status != "complete" for leg in run.legs):
+            ended = _counted(len(run.answers), "answer")
+            yield f"{run.name}: no leg was completed; its figures come from {ended}"
+
+
+def _not_real(session: Session) -> Iterable[str]:
+    counts = Counter(sample.quality for sample in session.samples)
+    for quality in ("simulated", "replayed"):
+        if counts[quality]:
+            amount = _counted(counts[quality], "sample")
+            yield f"{quality}, not read from this machine's board: {amount}"
+    if counts["suspect"]:
+        yield f"left out as suspect: {_counted(counts['suspect'], 'sample')}"
+
+
+def _events(session: Session) -> Iterable[str]:
+    """Divergences are told with the outputs they concern."""
+    notable = [e for e in session.events if e.severity != "info" and e.kind != "divergence"]
+    for kind, count in Counter(event.kind for event in notable).items():
+        detail = next(event.detail for event in notable if event.kind == kind)
+        what = ", ".join(f"{key} {value}" for key, value in detail.items())
+        times = "" if count == 1 else f" ({count} times)"
+        yield f"{kind}{times}: {what}" if what else f"{kind}{times}"
+
+
+def _single_repeat(runs: Sequence[VariantRuns]) -> Iterable[str]:
+    if runs and all(len(rates_by_repeat(run)) <= 1 for run in runs):
+        yield "one repeat only (n=1): the spread between repeats is unknown"
+
+
+def _trends(runs: Sequence[VariantRuns], temperatures: Sequence[Temperature]) -> Iterable[str]:
+    for run in runs:
+        rates = rates_by_repeat(run)
+        falling = all(later < earlier for earlier, later in pairwise(rates))
+        if len(rates) < 3 or not falling or rates[-1] > rates[0] * (1 - _TREND):
+            continue
+        series = ", ".join(f"{rate:.1f}" for rate in rates)
+        hottest = max(temperatures, key=lambda zone: zone.highest_c, default=None)
+        heat = (
+            "temperature not recorded"
+            if hottest is None
+            else f"{hottest.zone} {hottest.start_c:.0f} to {hottest.end_c:.0f} degrees C"
+        )
+        yield f"{run.name}: tokens/s fell in every repeat ({series}; {heat})"
+
+
+def _disturbed(runs: Sequence[VariantRuns], points: Sequence[PassPoint]) -> Iterable[str]:
+    """The same kind of pass, held and while decoding: two looks at one figure must agree."""
+    held = {point.model: point.time_s.value for point in points if point.tokens == 1}
+    for run in runs:
+        passes = [p for answer in run.decoded for p in answer.passes if p.phase == "decode"]
+        held_s = held.get(run.target)
+        if run.drafter is not None or not passes or not held_s:
+            continue
+        decode_s = statistics.median(seconds(pass_) for pass_ in passes)
+        if not 1 / _DISTURBED < decode_s / held_s < _DISTURBED:
+            yield (
+                f"{run.name}: one-token passes took {show(decode_s, 's')} while decoding and "
+                f"{show(held_s, 's')} held; something else used the machine, or the depths differ"
+            )
+
+
+def _passes_differ(session: Session) -> Iterable[str]:
+    for name, model in session.info.models.items():
+        agreement = model.agreement
+        if agreement is not None and not agreement.one_token_passes_agree:
+            worst = max(agreement.max_logit_difference.values())
+            yield (
+                f"{name}: the same token gets logits up to {worst:.2g} apart in passes of "
+                "different size, so speculative and plain answers may part"
+            )
+
+
+def _cache(session: Session) -> Iterable[str]:
+    cache = session.info.environment.get("last_level_cache_bytes")
+    if not isinstance(cache, int):
+        return
+    for name, model in session.info.models.items():
+        weights = model.streamed_weight_bytes
+        if weights is not None and weights < _CACHE_FACTOR * cache:
+            yield (
+                f"{name}: its {weights / 1e6:.0f} MB of weights are less than twice the last-level "
+                f"cache ({cache / 1e6:.0f} MB), which may serve a part of them; bytes over time "
+                "then exceeds what DRAM delivered"
+            )
+
+
+def _above_ceiling(points: Sequence[PassPoint]) -> Iterable[str]:
+    for point in points:
+        for share, what in (
+            (point.bandwidth_share, "streaming"),
+            (point.flop_share, "arithmetic"),
+        ):
+            if share is not None and share > _ABOVE_CEILING:
+                yield (
+                    f"{point.model}: {point.tokens}-token passes reach {100 * share:.0f} % of the "
+                    f"measured {what} ceiling, which is a lower bound of the machine"
+                )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

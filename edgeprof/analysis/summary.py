@@ -1,0 +1,289 @@
+"""A session boiled down to its figures: the document ``edgeprof.summary/1``.
+
+Text, Markdown, plots and JSON all read this one value. Figures are quantities that know their
+origin; what was not measured is None.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from edgeprof.analysis.acceptance import Acceptance, acceptance_of
+from edgeprof.analysis.board import (
+    Memory,
+    Readings,
+    Temperature,
+    clock_change,
+    memory_of,
+    temperatures_of,
+)
+from edgeprof.analysis.caveats import caveats
+from edgeprof.analysis.comparison import (
+    Output,
+    RoundCost,
+    ShorterDraft,
+    decode_speedup,
+    held_target_cost,
+    output_of,
+    pairs_of,
+    predicted_speedup,
+    round_cost,
+    shorter_drafts,
+)
+from edgeprof.analysis.latency import (
+    InterTokenLatency,
+    TimeShare,
+    inter_token_latency,
+    rates_by_repeat,
+    time_per_output_token,
+    time_share,
+    time_to_first_token,
+    tokens_per_s,
+)
+from edgeprof.analysis.pass_cost import (
+    Ceiling,
+    DraftCost,
+    PassPoint,
+    VerifyCost,
+    ceilings_of,
+    draft_costs,
+    pass_points,
+    target_bandwidth,
+    verify_costs,
+)
+from edgeprof.analysis.variants import VariantRuns, plain_variant, variants_of
+from edgeprof.analysis.verdict import Evidence, Verdict, judge
+from edgeprof.quantity import Quantity
+from edgeprof.session.records import ModelRecord, Session
+
+# What would tell one machine or its owner from another has no place in a report.
+_PRIVATE = ("serial", "hostname", "host_name", "uuid", "mac_address", "user", "home", "node_name")
+
+
+class SessionHead(Struct, frozen=True, kw_only=True):
+    """Which session this is; ``samples`` counts them by quality."""
+
+    id: str
+    created_utc: str
+    edgeprof_version: str
+    kind: str
+    complete: bool
+    ended_reason: str | None
+    recipe: dict[str, Any]
+    prompts: list[dict[str, Any]]
+    samples: dict[str, int]
+
+
+class VariantFigures(Struct, frozen=True, kw_only=True):
+    """One variant, its repeats together and warm-up left out."""
+
+    name: str
+    kind: str
+    variant: str
+    target: str
+    drafter: str | None
+    draft_tokens: int | None
+    answers: int
+    tokens: int
+    tokens_per_s: Quantity | None
+    tokens_per_s_by_repeat: list[float]
+    ttft_s: Quantity | None
+    tpot_s: Quantity | None
+    itl_s: InterTokenLatency | None
+    acceptance: Acceptance | None
+    time_share: TimeShare | None
+    bandwidth: Quantity | None
+    gpu_busy_frac: Quantity | None
+    power_w: Quantity | None
+    energy_per_token_j: Quantity | None
+    memory: Memory | None
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """A variant with a drafter against plain decoding of its target."""
+
+    variant: str
+    target: str
+    drafter: str
+    draft_tokens: int | None
+    baseline: str | None
+    decode_speedup: Quantity | None
+    predicted_speedup: Quantity | None
+    predicted_by_draft_tokens: list[ShorterDraft]
+    round_cost: RoundCost | None
+    output: Output
+    verdict: Verdict
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """The whole document; ``None`` is written as null."""
+
+    schema: str = "edgeprof.summary/1"
+    session: SessionHead
+    environment: dict[str, Any]
+    device: dict[str, Any]
+    models: dict[str, ModelRecord]
+    legs: list[VariantFigures]
+    comparisons: list[Comparison]
+    verify_cost: list[VerifyCost]
+    draft_cost: list[DraftCost]
+    ceilings: list[Ceiling]
+    pass_points: list[PassPoint]
+    temperatures: list[Temperature]
+    contention: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str]
+
+
+def summarise(session: Session) -> Summary:
+    """All figures of a session, complete or not."""
+    info = session.info
+    runs = variants_of(session)
+    readings = Readings(session)
+    ceilings = ceilings_of(session)
+    costs = _PassCosts(session, runs, ceilings)
+    temperatures = temperatures_of(readings)
+    return Summary(
+        session=_head(session),
+        environment=without_private(info.environment),
+        device=without_private(info.device),
+        models=info.models,
+        legs=[_figures(run, session, readings) for run in runs],
+        comparisons=[
+            _compare(run, plain_variant(runs, run.target), session, readings, costs)
+            for run in runs
+            if run.drafter is not None
+        ],
+        verify_cost=costs.verify,
+        draft_cost=costs.draft,
+        ceilings=ceilings,
+        pass_points=costs.points,
+        temperatures=temperatures,
+        warnings=caveats(session, runs, costs.points, temperatures),
+    )
+
+
+def without_private(values: dict[str, Any]) -> dict[str, Any]:
+    """Without serial numbers, host names and the like, at any depth."""
+    return {
+        key: without_private(value) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if not any(word in key.lower() for word in _PRIVATE)
+    }
+
+
+class _PassCosts:
+    """The held costs of a session and where to find those of one variant."""
+
+    def __init__(
+        self, session: Session, runs: Sequence[VariantRuns], ceilings: Sequence[Ceiling]
+    ) -> None:
+        self.verify = verify_costs(session)
+        self.draft = draft_costs(session, runs)
+        self.points = pass_points(session, ceilings)
+
+    def v(self, target: str, tokens: int) -> Quantity | None:
+        found = (c.measured for c in self.verify if (c.target, c.tokens) == (target, tokens))
+        return next(found, None)
+
+    def c(self, run: VariantRuns) -> Quantity | None:
+        pair = (run.target, run.drafter)
+        return next((c.ratio for c in self.draft if (c.target, c.drafter) == pair), None)
+
+    def point(self, model: str, tokens: int) -> PassPoint | None:
+        return next((p for p in self.points if (p.model, p.tokens) == (model, tokens)), None)
+
+
+def _head(session: Session) -> SessionHead:
+    info = session.info
+    prompts = {
+        request.prompt_sha256: {
+            "sha256": request.prompt_sha256,
+            "kind": request.prompt_kind,
+            "tokens": request.prompt_tokens,
+        }
+        for request in session.requests
+    }
+    return SessionHead(
+        id=info.id,
+        created_utc=info.created_utc,
+        edgeprof_version=info.edgeprof_version,
+        kind=info.kind,
+        complete=info.complete,
+        ended_reason=info.ended_reason,
+        recipe=info.recipe,
+        prompts=list(prompts.values()),
+        samples=dict(Counter(sample.quality for sample in session.samples)),
+    )
+
+
+def _figures(run: VariantRuns, session: Session, readings: Readings) -> VariantFigures:
+    total_bytes = session.info.environment.get("memory_bytes")
+    rounds = [round_ for answer in run.answers for round_ in answer.rounds]
+    return VariantFigures(
+        name=run.name,
+        kind="decode",
+        variant=run.name,
+        target=run.target,
+        drafter=run.drafter,
+        draft_tokens=run.draft_tokens,
+        answers=len(run.answers),
+        tokens=sum(answer.request.new_tokens for answer in run.answers),
+        tokens_per_s=tokens_per_s(run),
+        tokens_per_s_by_repeat=rates_by_repeat(run),
+        ttft_s=time_to_first_token(run),
+        tpot_s=time_per_output_token(run),
+        itl_s=inter_token_latency(run),
+        acceptance=None if run.drafter is None else acceptance_of(rounds),
+        time_share=time_share(run),
+        bandwidth=target_bandwidth(run, session.info.models),
+        gpu_busy_frac=None,
+        power_w=None,
+        energy_per_token_j=None,
+        memory=memory_of(run.legs, readings, total_bytes if isinstance(total_bytes, int) else None),
+    )
+
+
+def _compare(
+    run: VariantRuns,
+    plain: VariantRuns | None,
+    session: Session,
+    readings: Readings,
+    costs: _PassCosts,
+) -> Comparison:
+    pairs = [] if plain is None else pairs_of(run, plain)
+    speedup, cost = decode_speedup(pairs), round_cost(pairs)
+    output = output_of(run.name, pairs, session.events)
+    acceptance = acceptance_of([r for answer in run.answers for r in answer.rounds])
+    shorter = shorter_drafts(run, acceptance, costs.verify, costs.draft)
+    verified = (run.draft_tokens or 0) + 1
+    evidence = Evidence(
+        speedup=speedup,
+        drafter_kind=run.drafter_kind,
+        draft_tokens=run.draft_tokens,
+        acceptance=acceptance,
+        cost=cost,
+        repeats=len({pair.plain.repeat for pair in pairs}),
+        held_target_cost=held_target_cost(run, costs.verify),
+        draft_ratio=costs.c(run),
+        verify_cost=costs.v(run.target, verified),
+        one_token=costs.point(run.target, 1),
+        verify_pass=costs.point(run.target, verified),
+        shorter_drafts=shorter,
+        output=output,
+        clock_change=clock_change(run.legs, plain.legs, readings) if plain else None,
+    )
+    return Comparison(
+        variant=run.name,
+        target=run.target,
+        drafter=run.drafter or "",
+        draft_tokens=run.draft_tokens,
+        baseline=None if plain is None else plain.name,
+        decode_speedup=speedup,
+        predicted_speedup=predicted_speedup(run, costs.verify, costs.draft),
+        predicted_by_draft_tokens=shorter,
+        round_cost=cost,
+        output=output,
+        verdict=judge(evidence),
+    )

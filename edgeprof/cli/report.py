@@ -1,0 +1,85 @@
+"""``edgeprof report``: what a session measured, as text, JSON, or Markdown with plots."""
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from edgeprof.errors import PartialResult
+
+Form = Literal["text", "json", "md"]
+
+
+@click.command()
+@click.argument("session", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write there: a folder for Markdown and its plots, a file for text and JSON.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "md"]),
+    help="Default: text, and md with -o.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@click.option("--force", is_flag=True, help="Replace a report that is there.")
+def command(
+    session: Path, output: Path | None, form: Form | None, as_json: bool, force: bool
+) -> None:
+    """Show what SESSION measured: what pays, what does not, and why.
+
+    Text on the terminal by default; `-o DIR` writes DIR/report.md with plots beside it. An
+    incomplete session is reported in full and exits with 4.
+    """
+    if as_json and form not in (None, "json"):
+        raise click.UsageError("--json and --format contradict each other")
+    chosen: Form = "json" if as_json else form or ("md" if output else "text")
+    complete = _report(session, output, chosen, force)
+    if not complete:
+        raise PartialResult(f"{session}: the session is incomplete; the figures cover what it has")
+
+
+def _report(path: Path, output: Path | None, form: Form, force: bool) -> bool:
+    """Whether the session was complete. Output is checked before the session is read."""
+    import msgspec
+
+    from edgeprof.analysis.summary import summarise
+    from edgeprof.report.markdown import check_folder, markdown, write_report
+    from edgeprof.report.table import terminal_width
+    from edgeprof.report.text import session_text
+    from edgeprof.session.store import read_session
+
+    if form == "md" and output is not None:
+        check_folder(output, force=force)
+    summary = summarise(read_session(path))
+    if form == "md" and output is not None:
+        report = write_report(summary, output, force=force)
+        click.echo(f"wrote {report} and its plots", err=True)
+    elif form == "json":
+        document = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
+        _put(document, output, force)
+    elif form == "md":
+        _put(markdown(summary), output, force)
+    else:
+        _put(session_text(summary, terminal_width()), output, force)
+    return summary.session.complete
+
+
+def _put(text: str, output: Path | None, force: bool) -> None:
+    """On stdout, or into a new file."""
+    from edgeprof.errors import EnvironmentFault, UsageFault
+
+    if output is None:
+        click.echo(text.rstrip("\n"))
+        return
+    if output.exists() and not force:
+        raise UsageFault(f"{output}: exists already; choose another -o, or replace it by --force")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentFault(f"{output}: cannot be written: {error.strerror}") from error

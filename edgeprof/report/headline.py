@@ -1,0 +1,122 @@
+"""The answer of a session in a few sentences: what pays for each target, what does not, and why."""
+
+from collections import Counter
+
+from msgspec import Struct
+
+from edgeprof.analysis.summary import Comparison, Summary
+from edgeprof.quantity import Quantity
+
+_NO_GAIN = ("does not pay", "no difference beyond noise")
+_CONTRAST = 0.1  # of a plain token: the least cost that a verdict names, too
+
+
+class Headline(Struct, frozen=True, kw_only=True):
+    """One target's answer and the sentence that explains it."""
+
+    target: str
+    answer: str
+    reason: str
+
+
+def headlines(summary: Summary) -> list[Headline]:
+    """One a target, in the order of the session; empty where nothing was compared."""
+    targets = dict.fromkeys(comparison.target for comparison in summary.comparisons)
+    return [
+        _headline(target, [c for c in summary.comparisons if c.target == target])
+        for target in targets
+    ]
+
+
+def contrast(summary: Summary) -> str | None:
+    """Why drafting pays for one target and not for another: their v(n) side by side."""
+    pays = [c for c in summary.comparisons if c.verdict.outcome == "pays"]
+    winners = {comparison.target for comparison in pays}
+    losers = [
+        comparison
+        for comparison in summary.comparisons
+        if comparison.target not in winners and comparison.verdict.outcome in _NO_GAIN
+    ]
+    if not pays or not losers:
+        return None
+    winner, loser = _best(pays).target, losers[0].target
+    sizes = [
+        {cost.tokens for cost in summary.verify_cost if cost.target == target}
+        for target in (winner, loser)
+    ]
+    shared = [n for n in sizes[0] & sizes[1] if n > 1]
+    if not shared:
+        return None
+    n = _typical_size(shared, losers)
+    costs = {c.target: c.measured.value or 0.0 for c in summary.verify_cost if c.tokens == n}
+    if costs[loser] - costs[winner] < _CONTRAST:
+        return None  # the difference lies elsewhere; each target's own reason tells
+    return (
+        f"The contrast: checking {n} tokens in one pass costs {costs[winner]:.2f} of one token "
+        f"with {winner} and {costs[loser]:.2f} with {loser}."
+    )
+
+
+def stamps(summary: Summary) -> list[str]:
+    """What must stand above all figures: an early end, samples that no board gave."""
+    session = summary.session
+    lines = []
+    if not session.complete:
+        reason = session.ended_reason or "reason not recorded"
+        lines.append(f"Incomplete session: {reason}. The figures cover what was measured.")
+    for quality in ("simulated", "replayed"):
+        if session.samples.get(quality):
+            lines.append(f"{quality.capitalize()} samples: not read from a board in this session.")
+    return lines
+
+
+def ratio(quantity: Quantity | None) -> str:
+    """``1.33x [1.30, 1.36]``; without a band where there is none."""
+    if quantity is None or quantity.value is None:
+        return "n/a"
+    if quantity.low is None or quantity.high is None:
+        return f"{quantity.value:.2f}x"
+    return f"{quantity.value:.2f}x [{quantity.low:.2f}, {quantity.high:.2f}]"
+
+
+def _headline(target: str, comparisons: list[Comparison]) -> Headline:
+    paying = [c for c in comparisons if c.verdict.outcome == "pays"]
+    rated = [c for c in comparisons if c.verdict.outcome != "not comparable"]
+    if paying:
+        ranked = sorted(paying, key=_value, reverse=True)
+        best = ranked[0]
+        answer = "speculation pays: " + ", ".join(_speedup(c) for c in ranked)
+        failing = [c for c in rated if c.verdict.outcome != "pays"]
+        if failing:
+            answer += "; not with " + ", ".join(_speedup(c) for c in failing)
+    elif rated:
+        best = _best(rated)
+        if best.verdict.outcome == "does not pay":
+            answer = f"speculation does not pay: at best {_speedup(best)}"
+        else:
+            answer = f"no difference beyond noise: at best {_speedup(best)}"
+    else:
+        best = comparisons[0]
+        answer = "plain and speculative decoding are not comparable here"
+    return Headline(target=target, answer=answer, reason=best.verdict.because)
+
+
+def _typical_size(sizes: list[int], comparisons: list[Comparison]) -> int:
+    """The pass size that most of the drafters ask for, or the largest that was held."""
+    asked = Counter(c.draft_tokens + 1 for c in comparisons if c.draft_tokens is not None)
+    common = [size for size, _ in asked.most_common() if size in sizes]
+    return common[0] if common else max(sizes)
+
+
+def _speedup(comparison: Comparison) -> str:
+    drafter = comparison.variant.partition("+")[2] or comparison.variant
+    return f"{ratio(comparison.decode_speedup)} with {drafter}"
+
+
+def _best(comparisons: list[Comparison]) -> Comparison:
+    return max(comparisons, key=_value)
+
+
+def _value(comparison: Comparison) -> float:
+    speedup = comparison.decode_speedup
+    return speedup.value or 0.0 if speedup is not None else 0.0

@@ -1,0 +1,236 @@
+"""A session's report as Markdown, its plots beside it: the answer, the figures, their origin."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from edgeprof.analysis.summary import Summary
+from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.report.headline import contrast, headlines, stamps
+from edgeprof.report.session_tables import (
+    NOT_RECORDED,
+    Table,
+    acceptance_table,
+    ceiling_table,
+    environment_table,
+    latency_table,
+    model_table,
+    output_table,
+    pass_table,
+    repeat_table,
+    round_table,
+    share_table,
+    variant_table,
+    verify_table,
+)
+
+REPORT_NAME = "report.md"
+
+# file name -> what it shows; the caption is the alternative text too
+PLOTS = {
+    "tokens-per-second.svg": "Decode tokens/s: bars are means, dots are repeats",
+    "time-share.svg": "Where the decode time goes",
+    "acceptance.svg": "Acceptance by drafted position",
+    "verify-cost.svg": "v(n): what checking n tokens in one pass costs",
+    "roofline.svg": "Held passes under the measured ceilings; numbers are tokens in a pass",
+}
+
+_HOW = """\
+- A decode rate counts the tokens after the first, over the time from the first token to the end of
+  the answer. Prefill is not in it. Warm-up is kept in the session and left out of every figure.
+- tokens/s is the mean of the repeats, each over all prompts; ± is their standard deviation.
+- A speed-up compares answers to the same prompt in the same repeat; its band is a 95 % bootstrap
+  over prompts and repeats. It is measured. *predicted* is E / (K c + v(K+1)) from the acceptance
+  of the variant and from held passes, time outside passes left out.
+- Held passes repeat one size of pass at one depth, sizes interleaved; v(n) is a ratio of medians.
+- The ceilings are what one large product reached through the same runtime. They are lower bounds
+  of the machine: a figure above them is shown as it is.
+- No counter of memory traffic was read. Bandwidth is (streamed weight bytes + keys and values) over
+  pass time, and labelled modelled.
+- All tokens of a round come at its end, so gaps between tokens are bursty under speculation; TPOT
+  is the figure to compare."""
+
+
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Say before any work what would keep a report from being written; makes the folder.
+
+    Raises UsageFault where a report is there already and ``force`` is not given, EnvironmentFault
+    where the folder cannot be made or written to.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageFault(f"{folder}: is a file; -o takes the folder of a Markdown report")
+    there = [folder / name for name in (REPORT_NAME, *PLOTS) if (folder / name).exists()]
+    if there and not force:
+        raise UsageFault(f"{there[0]}: exists already; choose another -o, or replace it by --force")
+    probe = folder / ".edgeprof-probe"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise EnvironmentFault(f"{folder}: cannot be written to: {error.strerror}") from error
+
+
+def write_report(summary: Summary, folder: Path, *, force: bool = False) -> Path:
+    """``report.md`` and its plots in ``folder``; returns the path of the report."""
+    check_folder(folder, force=force)
+    from edgeprof.report.session_figures import save_plots  # matplotlib is only needed here
+
+    plots = save_plots(summary, folder)
+    report = folder / REPORT_NAME
+    unfinished = folder / f".{REPORT_NAME}.part"
+    try:
+        unfinished.write_text(markdown(summary, plots), encoding="utf-8")
+        unfinished.replace(report)
+    except OSError as error:
+        raise EnvironmentFault(f"{report}: cannot be written: {error.strerror}") from error
+    return report
+
+
+def markdown(summary: Summary, plots: list[str] | None = None) -> str:
+    """The document; ``plots`` are the names of those that lie beside it."""
+    shown = plots or []
+    sections = [*_opening(summary), *_results(summary, shown), *_background(summary)]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _opening(summary: Summary) -> Iterator[str]:
+    session = summary.session
+    name = session.recipe.get("name") or session.kind
+    board = summary.device.get("name") or NOT_RECORDED
+    yield f"# {_escaped(str(name))} on {_escaped(str(board))}"
+    for stamp in stamps(summary):
+        yield f"**{_escaped(stamp)}**"
+    if question := session.recipe.get("question"):
+        yield f"*{_escaped(str(question))}*"
+    lines = [
+        f"- **{_escaped(h.target)}: {_escaped(h.answer)}.** {_capital(_escaped(h.reason))}."
+        for h in headlines(summary)
+    ]
+    yield "\n".join(lines) or "No variant with a drafter was compared with plain decoding."
+    yield contrast(summary) or ""
+
+
+def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
+    yield _titled("Speed", _table(variant_table(summary)), _plot("tokens-per-second.svg", plots))
+    yield _table(repeat_table(summary))
+    yield _table(latency_table(summary))
+    yield _titled("Output", _output(summary))
+    yield _titled(
+        "Where the time goes",
+        _table(share_table(summary)),
+        _plot("time-share.svg", plots),
+        _balance(summary),
+    )
+    yield _titled("Acceptance", _table(acceptance_table(summary)), _plot("acceptance.svg", plots))
+    yield _titled(
+        "Cost of verification",
+        _table(verify_table(summary, bands=True)),
+        _plot("verify-cost.svg", plots),
+    )
+    yield _titled(
+        "Passes under the roof",
+        _table(ceiling_table(summary)),
+        _table(pass_table(summary)),
+        _plot("roofline.svg", plots),
+    )
+    yield _titled("Limits", _limits(summary))
+
+
+def _background(summary: Summary) -> Iterator[str]:
+    yield _titled("Warnings", "\n".join(f"- {_escaped(text)}" for text in summary.warnings))
+    yield _titled("Environment", _table(environment_table(summary)), _table(model_table(summary)))
+    yield _titled("Not measured", "\n".join(f"- {line}" for line in _not_measured(summary)))
+    yield _titled("How it was measured", _HOW)
+
+
+def _output(summary: Summary) -> str:
+    if not summary.comparisons:
+        return ""
+    reference = summary.comparisons[0].output.reference
+    return f"The reference is {reference}.\n\n{_table(output_table(summary))}"
+
+
+def _balance(summary: Summary) -> str:
+    rounds = _table(round_table(summary))
+    if not rounds:
+        return ""
+    return (
+        "A round in units of the time of one plainly decoded token; tokens over cost is the "
+        f"measured speed-up:\n\n{rounds}"
+    )
+
+
+def _limits(summary: Summary) -> str:
+    lines = []
+    for comparison in summary.comparisons:
+        verdict = comparison.verdict
+        name = f"**{_escaped(comparison.variant)}** {verdict.outcome}: {_escaped(verdict.because)}"
+        lines.append(f"- {name}.")
+        lines += [
+            f"  - {limit.name}: {_escaped(limit.evidence)}. *Try:* {_escaped(limit.advice)}."
+            for limit in verdict.limits
+        ]
+    return "\n".join(lines)
+
+
+def _not_measured(summary: Summary) -> Iterator[str]:
+    """What a reader may look for and will not find, and why."""
+    if all(leg.power_w is None for leg in summary.legs):
+        yield "power and energy: no power sensor was read in this session"
+    if all(leg.gpu_busy_frac is None for leg in summary.legs):
+        yield "GPU load: no GPU was read in this session"
+    if all(leg.bandwidth is None or leg.bandwidth.kind != "measured" for leg in summary.legs):
+        yield "memory traffic: no counter was read; bandwidth is modelled"
+    if not summary.contention:
+        yield "contention for the memory bus: not part of this recipe"
+    if not summary.verify_cost:
+        yield "v(n), the cost of verification: no held passes in this session"
+    if not summary.ceilings:
+        yield "ceilings of the machine: no ceiling legs in this session"
+    if not summary.temperatures:
+        yield "temperatures: no sensor was read"
+    for comparison in summary.comparisons:
+        if comparison.predicted_speedup is None:
+            yield f"predicted speed-up of {_escaped(comparison.variant)}: v or c was not held"
+
+
+def _titled(title: str, *parts: str) -> str:
+    """Empty where there is nothing to say."""
+    body = [part for part in parts if part]
+    return "\n\n".join([f"## {title}", *body]) if body else ""
+
+
+def _plot(name: str, plots: list[str]) -> str:
+    return f"![{PLOTS[name]}]({name})" if name in plots else ""
+
+
+def _table(content: Table) -> str:
+    """A pipe table, padded so that it reads well as plain text too."""
+    if not content.rows:
+        return ""
+    lines = [[_escaped(cell) for cell in row] for row in (content.headers, *content.rows)]
+    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
+    rule = [
+        "-" * width if index < content.left else "-" * (width - 1) + ":"
+        for index, width in enumerate(widths)
+    ]
+    padded = [
+        [
+            cell.ljust(width) if index < content.left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        for line in (lines[0], rule, *lines[1:])
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in padded)
+
+
+def _escaped(text: str) -> str:
+    """Text from outside as text: no cell ends, no line, tag, link or emphasis begins."""
+    flat = " ".join(text.split())
+    for character in "\\|<`*":
+        flat = flat.replace(character, f"\\{character}")
+    return flat.replace("](", "]\\(").replace("][", "]\\[")
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

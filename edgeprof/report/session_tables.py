@@ -1,0 +1,343 @@
+"""The tables of a session's report as headers and rows of text; text and Markdown lay them out."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from edgeprof.analysis.comparison import Output
+from edgeprof.analysis.statistics import standard_deviation
+from edgeprof.analysis.summary import Comparison, Summary, VariantFigures
+from edgeprof.quantity import Quantity
+from edgeprof.report.headline import ratio
+from edgeprof.units import show
+
+NOT_RECORDED = "not recorded"
+_NONE = "-"
+
+
+class Table(NamedTuple):
+    """``left`` columns hold names, the others figures."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: int = 1
+
+
+def variant_table(summary: Summary) -> Table:
+    """The main table: how fast each variant was, and whether its output is the reference's."""
+    compared = {comparison.variant: comparison for comparison in summary.comparisons}
+    headers = ("variant", "tokens/s", "n", "speed-up", "predicted", "output")
+    rows = [_variant_row(leg, compared.get(leg.variant)) for leg in summary.legs]
+    return Table(headers, rows)
+
+
+def share_table(summary: Summary) -> Table:
+    """What a round gave and where the decode time went."""
+    headers = ("variant", "tokens a round", "draft", "verify", "decode", "other")
+    rows = []
+    for leg in summary.legs:
+        share, acceptance = leg.time_share, leg.acceptance
+        if share is None:
+            continue
+        parts = (share.draft, share.verify, share.decode, share.other)
+        length = 1.0 if acceptance is None else acceptance.mean_acceptance_length
+        rows.append((leg.variant, f"{length:.2f}", *(_percent(part.value) for part in parts)))
+    return Table(headers, rows)
+
+
+def rate(leg: VariantFigures) -> str:
+    """``45.0 ± 7.1``, mean and standard deviation of the repeats; a single one has no spread."""
+    quantity = leg.tokens_per_s
+    if quantity is None or quantity.value is None:
+        return "n/a"
+    deviation = standard_deviation(leg.tokens_per_s_by_repeat)
+    return (
+        f"{quantity.value:.1f}" if deviation is None else f"{quantity.value:.1f} ± {deviation:.1f}"
+    )
+
+
+def latency_table(summary: Summary) -> Table:
+    """Time to first token and between tokens, in ms."""
+    headers = (
+        "variant", "TTFT (ms)", "TPOT (ms)", "gap p50 (ms)", "gap p90 (ms)", "gap p99 (ms)",
+        "target GB/s (modelled)",
+    )  # fmt: skip
+    rows = []
+    for leg in summary.legs:
+        gaps = leg.itl_s
+        percentiles = (None, None, None) if gaps is None else (gaps.p50, gaps.p90, gaps.p99)
+        bandwidth = _scaled(leg.bandwidth, 1e-9)
+        times = [_scaled(q, 1e3) for q in (leg.ttft_s, leg.tpot_s, *percentiles)]
+        rows.append((leg.variant, *times, bandwidth))
+    return Table(headers, rows)
+
+
+def repeat_table(summary: Summary) -> Table:
+    """Tokens/s of each repeat, so that a drift shows; empty for a single repeat."""
+    count = max((len(leg.tokens_per_s_by_repeat) for leg in summary.legs), default=0)
+    if count < 2:
+        return Table((), [])
+    headers = ("variant", *(f"repeat {index + 1}" for index in range(count)))
+    rows = []
+    for leg in summary.legs:
+        rates = [f"{rate:.1f}" for rate in leg.tokens_per_s_by_repeat]
+        rows.append((leg.variant, *rates, *[_NONE] * (count - len(rates))))
+    return Table(headers, rows)
+
+
+def acceptance_table(summary: Summary) -> Table:
+    """The three numbers called acceptance, apart, and acceptance by position."""
+    headers = (
+        "variant", "accepted / drafted", "accepted / evaluated", "tokens a round",
+        "accepted at position 1, 2, ...", "given all before", "rounds by accepted 0, 1, ...",
+    )  # fmt: skip
+    rows = []
+    for leg in summary.legs:
+        acceptance = leg.acceptance
+        if acceptance is None:
+            continue
+        rows.append(
+            (
+                leg.variant,
+                _fraction(acceptance.draft_acceptance_rate),
+                _fraction(acceptance.conditional_acceptance),
+                f"{acceptance.mean_acceptance_length:.2f}",
+                " ".join(map(_fraction, acceptance.per_position)),
+                " ".join(map(_fraction, acceptance.conditional_per_position)),
+                " ".join(map(str, acceptance.histogram)),
+            )
+        )
+    return Table(headers, rows)
+
+
+def round_table(summary: Summary) -> Table:
+    """Where a round's time goes, in plain tokens."""
+    headers = ("variant", "tokens a round", "draft", "target", "other", "cost a round", "speed-up")
+    rows = []
+    for comparison in summary.comparisons:
+        cost = comparison.round_cost
+        if cost is None:
+            continue
+        parts = (cost.tokens, cost.draft, cost.target, cost.other, cost.total)
+        figures = [f"{part:.2f}" for part in parts]
+        rows.append((comparison.variant, *figures, ratio(comparison.decode_speedup)))
+    return Table(headers, rows)
+
+
+def verify_table(summary: Summary, *, bands: bool) -> Table:
+    """v(n) of every target, one column a size, and the draft's c; empty where none was held."""
+    cell = _band if bands else _ratio
+    sizes = sorted({cost.tokens for cost in summary.verify_cost})
+    targets = dict.fromkeys(cost.target for cost in summary.verify_cost)
+    found = {(cost.target, cost.tokens): cost.measured for cost in summary.verify_cost}
+    rows = []
+    for target in targets:
+        drafts = [
+            f"{draft.drafter} {draft.ratio.value:.2f}"
+            for draft in summary.draft_cost
+            if draft.target == target
+        ]
+        costs = [cell(found.get((target, size))) for size in sizes]
+        rows.append((target, *costs, ", ".join(drafts) or _NONE))
+    headers = ("target", *(f"v({size})" for size in sizes), "draft step c")
+    return Table(headers, rows)
+
+
+def ceiling_table(summary: Summary) -> Table:
+    """What each kernel was seen to stream and to compute."""
+    rows = [
+        (
+            ceiling.kernel,
+            _NONE if ceiling.threads is None else str(ceiling.threads),
+            _rate(ceiling.bandwidth_bytes_per_s, "B/s"),
+            _rate(ceiling.flop_per_s, "FLOP/s"),
+        )
+        for ceiling in summary.ceilings
+    ]
+    return Table(("kernel", "threads", "streaming", "arithmetic"), rows)
+
+
+def pass_table(summary: Summary) -> Table:
+    """The held passes under the ceilings of their kernel."""
+    headers = (
+        "model", "tokens", "time", "FLOP/B", "bandwidth", "of ceiling", "arithmetic",
+        "of ceiling",
+    )  # fmt: skip
+    rows = [
+        (
+            point.model,
+            str(point.tokens),
+            _rate(point.time_s, "s"),
+            f"{point.intensity_flop_per_byte:.2f}",
+            _rate(point.bandwidth_bytes_per_s, "B/s"),
+            _percent(point.bandwidth_share),
+            _rate(point.flop_per_s, "FLOP/s"),
+            _percent(point.flop_share),
+        )
+        for point in summary.pass_points
+    ]
+    return Table(headers, rows)
+
+
+def output_table(summary: Summary) -> Table:
+    """Is every speculative answer the reference's, token for token?"""
+    headers = ("variant", "answers equal", "tokens compared", "first difference", "logit gap there")
+    rows = []
+    for comparison in summary.comparisons:
+        output = comparison.output
+        first, gap = output.first_divergence, output.logit_gap
+        rows.append(
+            (
+                comparison.variant,
+                f"{output.answers_identical} of {output.answers_compared}",
+                str(output.tokens_compared),
+                "none" if output.identical else _NONE if first is None else f"position {first}",
+                _NONE if gap is None else f"{gap:.2g}",
+            )
+        )
+    return Table(headers, rows)
+
+
+def environment_table(summary: Summary) -> Table:
+    """What a reader needs to judge and repeat the figures."""
+    device, environment = summary.device, summary.environment
+    session, recipe = summary.session, summary.session.recipe
+    rows: list[Sequence[str]] = [
+        ("board", _text(device, "name")),
+        *_board_rows(device),
+        ("CPU", f"{_text(environment, 'cpu')}, {_text(environment, 'cores')} cores"),
+        ("memory", _bytes(environment, "memory_bytes")),
+        ("last-level cache", _bytes(environment, "last_level_cache_bytes")),
+        ("platform", _text(environment, "platform")),
+        ("ONNX Runtime", _text(environment, "onnxruntime")),
+        ("Python, numpy", f"{_text(environment, 'python')}, {_text(environment, 'numpy')}"),
+        ("edgeprof", session.edgeprof_version),
+        ("recipe", _text(recipe, "name")),
+        ("prompts", _prompts(session.prompts)),
+        ("new tokens, seed", f"{_text(recipe, 'new_tokens')}, {_text(recipe, 'seed')}"),
+        ("temperatures", _temperatures(summary)),
+        ("session", f"{session.id}, {session.created_utc}"),
+    ]
+    return Table(("", ""), rows, left=2)
+
+
+def model_table(summary: Summary) -> Table:
+    """Which weights ran, where, through which kernel."""
+    headers = (
+        "model", "role", "file", "weights", "kernel", "provider", "threads", "streamed a pass",
+        "SHA-256",
+    )  # fmt: skip
+    rows = [
+        (
+            name,
+            model.role,
+            PurePath(model.source).name,
+            model.weights,
+            model.kernel or NOT_RECORDED,
+            model.provider,
+            str(model.threads),
+            show(model.streamed_weight_bytes, "B"),
+            model.sha256[:12] if model.sha256 else NOT_RECORDED,
+        )
+        for name, model in summary.models.items()
+    ]
+    return Table(headers, rows, left=6)
+
+
+def _variant_row(leg: VariantFigures, comparison: Comparison | None) -> Sequence[str]:
+    repeats = _NONE if leg.tokens_per_s is None else str(leg.tokens_per_s.n)
+    if comparison is None:
+        return (leg.variant, rate(leg), repeats, _NONE, _NONE, "reference")
+    return (
+        leg.variant,
+        rate(leg),
+        repeats,
+        ratio(comparison.decode_speedup),
+        _plain_ratio(comparison.predicted_speedup),
+        _output(comparison.output),
+    )
+
+
+def _output(output: Output) -> str:
+    if output.identical is None:
+        return "not compared"
+    return f"{output.answers_identical} of {output.answers_compared} equal"
+
+
+def _board_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
+    """What only a board has; a host has no L4T release to record."""
+    if device.get("kind") == "host":
+        return [("kind", "host (no Jetson board)")]
+    return [
+        ("L4T", _text(device, "l4t")),
+        ("power mode", _text(device, "power_mode")),
+        ("clocks", _text(device, "clocks")),
+    ]
+
+
+def _temperatures(summary: Summary) -> str:
+    """Start, end and highest of every zone over the session."""
+    zones = [
+        f"{zone.zone} {zone.start_c:.0f} to {zone.end_c:.0f} °C, at most {zone.highest_c:.0f}"
+        for zone in summary.temperatures
+    ]
+    return "; ".join(zones) or NOT_RECORDED
+
+
+def _prompts(prompts: list[dict[str, Any]]) -> str:
+    """How many of which kind, and one digest of all: enough to see whether two runs share them."""
+    if not prompts:
+        return NOT_RECORDED
+    kinds = Counter(str(prompt["kind"]) for prompt in prompts)
+    listed = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+    joined = "\n".join(sorted(str(prompt["sha256"]) for prompt in prompts))
+    digest = hashlib.sha256(joined.encode()).hexdigest()
+    return f"{len(prompts)} ({listed}), digest {digest[:12]}"
+
+
+def _text(values: dict[str, Any], key: str) -> str:
+    value = values.get(key)
+    return NOT_RECORDED if value is None else str(value)
+
+
+def _bytes(values: dict[str, Any], key: str) -> str:
+    value = values.get(key)
+    if not isinstance(value, int | float):
+        return NOT_RECORDED
+    if value >= 2**30:
+        return f"{value / 2**30:.1f} GiB"
+    return f"{value / 2**20:.0f} MiB"
+
+
+def _scaled(quantity: Quantity | None, factor: float) -> str:
+    if quantity is None or quantity.value is None:
+        return _NONE
+    return f"{quantity.value * factor:.1f}"
+
+
+def _rate(quantity: Quantity | None, unit: str) -> str:
+    return _NONE if quantity is None else show(quantity.value, unit)
+
+
+def _ratio(quantity: Quantity | None) -> str:
+    return _NONE if quantity is None or quantity.value is None else f"{quantity.value:.2f}"
+
+
+def _band(quantity: Quantity | None) -> str:
+    if quantity is None or quantity.low is None or quantity.low == quantity.high:
+        return _ratio(quantity)
+    return f"{quantity.value:.2f} [{quantity.low:.2f}, {quantity.high:.2f}]"
+
+
+def _plain_ratio(quantity: Quantity | None) -> str:
+    return _NONE if quantity is None or quantity.value is None else f"{quantity.value:.2f}x"
+
+
+def _fraction(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.2f}"
+
+
+def _percent(value: float | None) -> str:
+    return _NONE if value is None else f"{100 * value:.0f} %"

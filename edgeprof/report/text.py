@@ -1,0 +1,98 @@
+"""A session's summary on a terminal: the answer first, then the figures it rests on."""
+
+import textwrap
+from collections.abc import Iterator
+
+from edgeprof.analysis.summary import Summary
+from edgeprof.report.headline import contrast, headlines, stamps
+from edgeprof.report.session_tables import (
+    NOT_RECORDED,
+    Table,
+    ceiling_table,
+    pass_table,
+    share_table,
+    variant_table,
+    verify_table,
+)
+from edgeprof.report.table import table
+
+_LINE = 100  # longer lines are hard to read, however wide the window
+
+
+def session_text(summary: Summary, width: int) -> str:
+    """The whole report; sentences fold at ``width`` columns or at 100."""
+    return "\n\n".join(section for section in _sections(summary, width) if section)
+
+
+def _sections(summary: Summary, width: int) -> Iterator[str]:
+    line = min(width, _LINE)
+    yield _title(summary)
+    yield _headlines(summary, line)
+    yield _section("Decoding: mean ± sd of n repeats", variant_table(summary), width)
+    yield _section("Where the decode time goes", share_table(summary), width)
+    title = "v(n): the time of an n-token pass over that of a one-token pass, from held passes"
+    yield _section(title, verify_table(summary, bands=False), width)
+    title = (
+        "Held passes under the ceilings of their kernel; bandwidth is bytes over time (modelled)"
+    )
+    yield _section(title, pass_table(summary), width)
+    title = "Ceilings: the most that a large product reached here, lower bounds of the machine"
+    yield _section(title, ceiling_table(summary), width)
+    yield _limits(summary, line)
+    yield _listed("Warnings", summary.warnings, line)
+
+
+def _title(summary: Summary) -> str:
+    session, device = summary.session, summary.device
+    name = session.recipe.get("name") or session.kind
+    board = device.get("name") or NOT_RECORDED
+    title = f"{name} on {board}, {session.created_utc}, edgeprof {session.edgeprof_version}"
+    return "\n".join([*stamps(summary), title])
+
+
+def _headlines(summary: Summary, line: int) -> str:
+    found = headlines(summary)
+    if not found:
+        return "No variant with a drafter was compared with plain decoding."
+    lines = []
+    for headline in found:
+        lines.append(_folded(f"{headline.target}: {headline.answer}", line))
+        lines.append(_folded(headline.reason, line, indent=2))
+    if difference := contrast(summary):
+        lines.append(_folded(difference, line))
+    return "\n".join(lines)
+
+
+def _section(title: str, content: Table, width: int) -> str:
+    if not content.rows:
+        return ""
+    heading = _folded(title, min(width, _LINE), hanging=0)
+    return f"{heading}\n{table(content.headers, content.rows, left=content.left, width=width)}"
+
+
+def _limits(summary: Summary, line: int) -> str:
+    lines = []
+    for comparison in summary.comparisons:
+        verdict = comparison.verdict
+        if verdict.limits:
+            lines.append(f"{comparison.variant} ({verdict.outcome})")
+        for limit in verdict.limits:
+            lines.append(_folded(f"{limit.name}: {limit.evidence}", line, indent=2))
+            lines.append(_folded(f"try: {limit.advice}", line, indent=4))
+    return "\n".join(["Limits", *lines]) if lines else ""
+
+
+def _listed(title: str, items: list[str], line: int) -> str:
+    bullets = [_folded(f"- {item}", line, hanging=2) for item in items]
+    return "\n".join([title, *bullets]) if items else ""
+
+
+def _folded(sentence: str, line: int, *, indent: int = 0, hanging: int = 2) -> str:
+    return textwrap.fill(
+        sentence,
+        width=max(line, 40),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + hanging),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,227 @@
+"""Outcomes and walls from figures set by hand."""
+
+import msgspec
+import pytest
+
+from edgeprof.analysis.acceptance import Acceptance
+from edgeprof.analysis.comparison import Output, RoundCost, ShorterDraft
+from edgeprof.analysis.pass_cost import PassPoint
+from edgeprof.analysis.verdict import Evidence, Verdict, judge
+from edgeprof.quantity import Quantity
+
+
+def measured(value: float, low: float | None = None, high: float | None = None) -> Quantity:
+    return Quantity(value=value, low=low, high=high, n=9, kind="measured", source="by hand")
+
+
+def accepted(rate: float, *, rounds: int = 100, without_draft: int = 0) -> Acceptance:
+    return Acceptance(
+        draft_acceptance_rate=rate,
+        conditional_acceptance=rate,
+        mean_acceptance_length=1 + rate,
+        per_position=[rate],
+        conditional_per_position=[rate],
+        histogram=[0],
+        rounds=rounds,
+        rounds_without_draft=without_draft,
+    )
+
+
+def point(tokens: int, bandwidth_share: float, flop_share: float) -> PassPoint:
+    return PassPoint(
+        model="m",
+        role="target",
+        tokens=tokens,
+        context_tokens=256,
+        time_s=measured(0.01),
+        intensity_flop_per_byte=1.0,
+        flop_per_s=measured(1e9),
+        bandwidth_bytes_per_s=measured(1e9),
+        bandwidth_share=bandwidth_share,
+        flop_share=flop_share,
+    )
+
+
+def evidence(tokens: float, draft: float, target: float, other: float, rate: float) -> Evidence:
+    """A model drafts two; the speed-up is what the round's balance gives, known to 2 %."""
+    cost = RoundCost(tokens=tokens, draft=draft, target=target, other=other)
+    speedup = tokens / cost.total
+    return Evidence(
+        speedup=measured(speedup, 0.98 * speedup, 1.02 * speedup),
+        drafter_kind="model",
+        draft_tokens=2,
+        acceptance=accepted(rate),
+        cost=cost,
+        repeats=3,
+    )
+
+
+def names(verdict: Verdict) -> list[str]:
+    return [limit.name for limit in verdict.limits]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (1.01, 1.20, "pays"),
+        (0.99, 1.20, "no difference beyond noise"),
+        (0.80, 1.01, "no difference beyond noise"),
+        (0.80, 0.99, "does not pay"),
+    ],
+)
+def test_outcome_is_where_the_band_lies(low: float, high: float, outcome: str) -> None:
+    base = evidence(2.0, 0.0, 2.0, 0.0, 0.9)
+    banded = msgspec.structs.replace(base, speedup=measured((low + high) / 2, low, high))
+    assert judge(banded).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome"),
+    [(1.15, "pays"), (1.05, "no difference beyond noise"), (0.85, "does not pay")],
+)
+def test_single_repeat_must_differ_by_more_than_a_tenth(value: float, outcome: str) -> None:
+    base = evidence(2.0, 0.0, 2.0, 0.0, 0.9)
+    for speedup in (measured(value), measured(value, value - 0.01, value + 0.01)):
+        once = msgspec.structs.replace(base, speedup=speedup, repeats=1)
+        assert judge(once).outcome == outcome
+
+
+def test_plain_decoding_that_was_slowed_is_no_baseline() -> None:
+    """The target's part of a round took 0.4 of a plain token, and v says 1.3: 0.4 x 1.5 < 1.3."""
+    base = evidence(1.5, 0.1, 0.4, 0.0, 0.5)
+    verdict = judge(msgspec.structs.replace(base, held_target_cost=1.3))
+    assert verdict.outcome == "not comparable" and names(verdict) == ["disturbed run"]
+    assert "0.40 of a plainly decoded token, and 1.30 on held passes" in verdict.because
+
+
+def test_target_that_costs_more_than_held_is_a_finding() -> None:
+    base = evidence(1.5, 0.1, 2.6, 0.0, 0.5)
+    verdict = judge(msgspec.structs.replace(base, held_target_cost=1.0))
+    assert verdict.outcome == "does not pay"
+
+
+def test_r15_slowdown_names_its_wall() -> None:
+    """32.6 tokens/s plain, 24.1 with a draft at acceptance 0.34: 0.74x.
+
+    A round gives 1.4 tokens; at 0.74 it costs 1.4 / 0.74 = 1.89. Even without its largest cost,
+    the draft's 0.45, it would cost 1.44 and lose: acceptance is the wall.
+    """
+    slow = evidence(1.4, 0.45, 1.1, 0.344, 0.34)
+    verdict = judge(slow)
+    assert slow.speedup is not None and slow.speedup.value == pytest.approx(24.1 / 32.6, abs=0.001)
+    assert verdict.outcome == "does not pay"
+    assert names(verdict) == ["low acceptance", "draft cost", "overhead", "verification cost"]
+    assert "34 % of the compared tokens" in verdict.limits[0].evidence
+    # 1 + a + a^2 = 1.894 at a = 0.57
+    assert "more than 1.89 to pay (57 % accepted)" in verdict.limits[0].evidence
+
+
+def test_costs_are_named_by_weight() -> None:
+    # 1.9 tokens for 2.4: without the draft's 0.9 it would pay, so acceptance comes last.
+    verdict = judge(evidence(1.9, 0.9, 1.3, 0.2, 0.45))
+    expected = ["draft cost", "verification cost", "overhead", "low acceptance"]
+    assert names(verdict) == expected
+    assert "0.90 of a plain token" in verdict.limits[0].evidence
+
+
+def test_small_costs_are_no_walls() -> None:
+    assert names(judge(evidence(2.2, 0.09, 1.05, 0.05, 0.8))) == []
+
+
+def test_acceptance_no_round_could_reach() -> None:
+    # A round of 3.5 plain tokens, and at most 3 come out of two drafted ones.
+    verdict = judge(evidence(1.2, 0.6, 2.3, 0.6, 0.2))
+    assert "which 2 drafted tokens cannot bring" in verdict.limits[0].evidence
+
+
+def test_compute_bound_verification_shows_the_arithmetic_ceiling() -> None:
+    base = evidence(2.0, 0.2, 1.8, 0.05, 0.7)
+    verdict = judge(
+        msgspec.structs.replace(
+            base, verify_cost=measured(1.8, 1.7, 1.9), verify_pass=point(3, 0.36, 0.67)
+        )
+    )
+    assert names(verdict)[0] == "compute-bound verification"
+    text = verdict.limits[0].evidence
+    assert "v(3) = 1.80 [1.70, 1.90]" in text
+    assert "67 % of the kernel's measured arithmetic ceiling" in text
+
+
+def test_dear_verification_far_from_both_ceilings_is_the_kernels() -> None:
+    base = evidence(2.0, 0.2, 1.8, 0.05, 0.7)
+    verdict = judge(
+        msgspec.structs.replace(base, verify_cost=measured(1.8), verify_pass=point(3, 0.3, 0.2))
+    )
+    assert names(verdict)[0] == "verification cost"
+    assert "kernel that reads the weights once" in verdict.limits[0].advice
+
+
+def test_what_pays_says_why() -> None:
+    base = evidence(2.0, 0.1, 1.02, 0.05, 0.7)
+    verdict = judge(
+        msgspec.structs.replace(base, verify_cost=measured(1.0), one_token=point(1, 0.87, 0.1))
+    )
+    assert verdict.outcome == "pays"
+    assert "2.00 tokens for the time of 1.17 plain ones" in verdict.because
+    assert "verifying 3 tokens costs 1.00 of one: decoding is memory-bound, at 87 %" in (
+        verdict.because
+    )
+
+
+def test_lookup_that_finds_little_is_told_apart_from_low_acceptance() -> None:
+    base = evidence(1.2, 0.0, 1.05, 0.2, 0.9)
+    lookup = msgspec.structs.replace(
+        base, drafter_kind="ngram", acceptance=accepted(0.9, without_draft=80)
+    )
+    verdict = judge(lookup)
+    assert "few drafts" in names(verdict)
+    assert any("20 % of the rounds had a draft" in limit.evidence for limit in verdict.limits)
+
+
+def test_advice_names_the_better_draft_length() -> None:
+    base = evidence(2.0, 0.6, 1.8, 0.2, 0.6)
+    shorter = [
+        ShorterDraft(draft_tokens=1, predicted_speedup=1.03),
+        ShorterDraft(draft_tokens=2, predicted_speedup=0.83),
+    ]
+    verdict = judge(msgspec.structs.replace(base, shorter_drafts=shorter))
+    assert "1.03x is predicted at k=1" in verdict.limits[0].advice
+
+
+def test_output_that_differs_is_a_limit() -> None:
+    output = Output(
+        reference="plain decoding",
+        identical=False,
+        first_divergence=12,
+        logit_gap=0.0031,
+        answers_compared=18,
+        answers_identical=15,
+        tokens_compared=900,
+    )
+    verdict = judge(msgspec.structs.replace(evidence(2.0, 0.0, 1.0, 0.0, 0.9), output=output))
+    (limit,) = verdict.limits
+    assert limit.name == "output differs"
+    assert limit.evidence.startswith("3 of 18 answers differ from plain decoding")
+    assert "position 12" in limit.evidence and "0.0031" in limit.evidence
+
+
+def test_clocks_come_before_everything() -> None:
+    changed = msgspec.structs.replace(
+        evidence(2.0, 0.0, 1.0, 0.0, 0.9), clock_change="emc_clock_hz was 9 % lower"
+    )
+    verdict = judge(changed)
+    assert verdict.outcome == "not comparable" and names(verdict) == ["clocks differ"]
+
+
+def test_nothing_measured_is_not_comparable() -> None:
+    verdict = judge(
+        Evidence(
+            speedup=None,
+            drafter_kind="ngram",
+            draft_tokens=3,
+            acceptance=None,
+            cost=None,
+            repeats=0,
+        )
+    )
+    assert verdict.outcome == "not comparable" and verdict.limits == []

@@ -1,0 +1,173 @@
+"""``edgeprof report`` over session files."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from edgeprof.cli import cli
+from edgeprof.session.records import Session
+from edgeprof.session.store import SessionWriter
+
+MADE_BY_HAND = Path(__file__).parents[1] / "analysis" / "conftest.py"
+
+
+def make_session() -> Session:
+    spec = importlib.util.spec_from_file_location("made_by_hand_for_cli", MADE_BY_HAND)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    session: Session = module.make_session()
+    return session
+
+
+def write(path: Path, session: Session, **changes: Any) -> Path:
+    writer = SessionWriter(path, session.info)
+    for records in (
+        session.legs, session.requests, session.rounds, session.passes, session.tokens,
+        session.signals, session.samples, session.events,
+    ):  # fmt: skip
+        for record in records:
+            writer.add(record)
+    writer.update_info(**changes)
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def session_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("session") / "made.sqlite", make_session())
+
+
+@pytest.fixture(scope="module")
+def incomplete_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("session") / "cut.sqlite"
+    return write(path, make_session(), complete=False, ended_reason="killed by signal 9")
+
+
+def report(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["report", *map(str, arguments)])
+
+
+def test_text_is_the_default(session_file: Path) -> None:
+    result = report(session_file)
+    assert result.exit_code == 0
+    assert "fp32: speculation pays: 1.54x" in result.stdout
+    assert result.stderr == ""
+
+
+def test_json_is_one_document(session_file: Path) -> None:
+    result = report(session_file, "--json")
+    assert result.exit_code == 0 and result.stderr == ""
+    document = json.loads(result.stdout, parse_constant=pytest.fail)
+    assert document["schema"] == "edgeprof.summary/1"
+    # 160 ms of plain decoding against 120 with the draft
+    speedup = document["comparisons"][0]["decode_speedup"]
+    assert speedup["value"] == pytest.approx(4 / 3)
+    assert report(session_file, "--format", "json").stdout == result.stdout
+
+
+def test_file_and_memory_give_the_same_report(session_file: Path) -> None:
+    import msgspec
+
+    from edgeprof.analysis.summary import summarise
+
+    document = json.loads(report(session_file, "--json").stdout)
+    assert document == json.loads(msgspec.json.encode(summarise(make_session())))
+
+
+def test_markdown_into_a_folder(session_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "report"
+    result = report(session_file, "-o", folder)
+    assert result.exit_code == 0
+    assert result.stdout == "" and "report.md" in result.stderr
+    assert (folder / "report.md").is_file() and (folder / "roofline.svg").is_file()
+
+
+def test_markdown_on_stdout(session_file: Path) -> None:
+    result = report(session_file, "--format", "md")
+    assert result.stdout.startswith("# tiny on Paper board\n")
+    assert "![" not in result.stdout  # no plot lies beside a stream
+
+
+def test_p09_second_report_needs_force(session_file: Path, tmp_path: Path) -> None:
+    assert report(session_file, "-o", tmp_path / "r").exit_code == 0
+    again = report(session_file, "-o", tmp_path / "r")
+    assert again.exit_code == 2 and "--force" in again.stderr
+    assert report(session_file, "-o", tmp_path / "r", "--force").exit_code == 0
+
+
+def test_json_into_a_file_is_not_overwritten(session_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "summary.json"
+    assert report(session_file, "--json", "-o", path).stdout == ""
+    assert json.loads(path.read_text())["schema"] == "edgeprof.summary/1"
+    again = report(session_file, "--json", "-o", path)
+    assert again.exit_code == 2 and "exists already" in again.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json", "md"])
+def test_incomplete_session_is_whole_output_and_exit_code_4(
+    incomplete_file: Path, form: str
+) -> None:
+    result = report(incomplete_file, "--format", form)
+    assert result.exit_code == 4
+    assert "killed by signal 9" in result.stdout
+    assert "1.33" in result.stdout
+    assert "incomplete" in result.stderr
+    if form == "json":
+        assert json.loads(result.stdout)["session"]["complete"] is False
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    result = report(tmp_path / "none.sqlite")
+    assert result.exit_code == 2 and "no such session file" in result.stderr
+
+
+def test_file_that_is_no_session(tmp_path: Path) -> None:
+    path = tmp_path / "page.sqlite"
+    path.write_text("<html>not found</html>")
+    result = report(path)
+    assert result.exit_code == 1
+    assert str(path) in result.stderr and "Traceback" not in result.stderr
+
+
+def test_contradiction(session_file: Path) -> None:
+    result = report(session_file, "--json", "--format", "md")
+    assert result.exit_code == 2 and "contradict" in result.stderr
+
+
+def test_p08_output_is_checked_before_the_session_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = report(tmp_path / "none.sqlite", "-o", tmp_path / "file" / "below")
+    assert result.exit_code == 3 and "cannot be written to" in result.stderr
+
+
+def test_p01_p02_no_display_and_no_home(session_file: Path, tmp_path: Path) -> None:
+    kept = {key: os.environ[key] for key in ("PATH",) if key in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-m", "edgeprof", "report", session_file, "-o", tmp_path / "r"],
+        capture_output=True,
+        text=True,
+        env={**kept, "HOME": "/nonexistent", "MPLBACKEND": "TkAgg", "TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r" / "acceptance.svg").is_file()
+    assert done.stderr.lower().count("matplotlib created a temporary") <= 1
+    assert "Traceback" not in done.stderr
+
+
+def test_text_report_loads_no_plotting(session_file: Path) -> None:
+    code = (
+        "import sys\n"
+        "from edgeprof.cli import cli\n"
+        f"cli(['report', {str(session_file)!r}], standalone_mode=False)\n"
+        "print(sorted({'matplotlib', 'numpy', 'onnxruntime'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
