@@ -1,0 +1,68 @@
+"""What onnxruntime-genai wants to know of a decoder: the contents of its two JSON files."""
+
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from edgeprof.convert.tokenizer import SpecialTokens
+from edgeprof.convert.weights import LlamaShape
+
+
+def genai_config(shape: LlamaShape, specials: SpecialTokens, onnx_name: str) -> dict[str, Any]:
+    """``genai_config.json``.
+
+    Past and present share one buffer of max_length positions. The engine stops when a sequence
+    reaches max_length, one token before a pass would fill the buffer: the slot that is left is the
+    one the dummy row of attention needs.
+    """
+    return {
+        "model": {
+            "type": "llama",
+            "bos_token_id": specials.bos,
+            "eos_token_id": list(specials.ends),
+            "pad_token_id": specials.ends[0],
+            "vocab_size": shape.vocab_size,
+            "context_length": shape.context_tokens,
+            "decoder": {
+                "filename": onnx_name,
+                "head_size": shape.head_dim,
+                "hidden_size": shape.hidden,
+                "num_attention_heads": shape.heads,
+                "num_hidden_layers": shape.layers,
+                "num_key_value_heads": shape.kv_heads,
+                "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
+                "inputs": {
+                    "input_ids": "input_ids",
+                    "attention_mask": "attention_mask",
+                    "past_key_names": "past_key_values.%d.key",
+                    "past_value_names": "past_key_values.%d.value",
+                },
+                "outputs": {
+                    "logits": "logits",
+                    "present_key_names": "present.%d.key",
+                    "present_value_names": "present.%d.value",
+                },
+            },
+        },
+        "search": {
+            "do_sample": False,
+            "max_length": shape.context_tokens,
+            "min_length": 0,
+            "num_beams": 1,
+            "num_return_sequences": 1,
+            "past_present_share_buffer": True,
+        },
+    }
+
+
+def tokenizer_config(tokenizer: Tokenizer, specials: SpecialTokens) -> dict[str, Any]:
+    """``tokenizer_config.json``: which class reads ``tokenizer.json``, and the special tokens."""
+    bos = None if specials.bos is None else tokenizer.id_to_token(specials.bos)
+    return {
+        "tokenizer_class": "GPT2Tokenizer",
+        "add_bos_token": specials.adds_bos,
+        "add_prefix_space": False,
+        "clean_up_tokenization_spaces": False,
+        "bos_token": bos,
+        "eos_token": tokenizer.id_to_token(specials.ends[0]),
+    }
