@@ -128,27 +128,35 @@ def _cache(session: Session) -> Iterable[str]:
     cache = session.info.environment.get("last_level_cache_bytes")
     if not isinstance(cache, int):
         return
-    for name, model in session.info.models.items():
-        weights = model.streamed_weight_bytes
-        if weights is not None and weights < _CACHE_FACTOR * cache:
-            yield (
-                f"{name}: its {weights / 1e6:.0f} MB of weights are less than twice the last-level "
-                f"cache ({cache / 1e6:.0f} MB), which may serve a part of them; bytes over time "
-                "then exceeds what DRAM delivered"
-            )
+    cached = [
+        f"{name} ({model.streamed_weight_bytes / 1e6:.0f} MB)"
+        for name, model in session.info.models.items()
+        if model.streamed_weight_bytes is not None
+        and model.streamed_weight_bytes < _CACHE_FACTOR * cache
+    ]
+    if cached:
+        yield (
+            f"weights of less than twice the last-level cache ({cache / 1e6:.0f} MB), which may "
+            f"serve a part of them: {', '.join(cached)}; bytes over time then exceeds what DRAM "
+            "delivered"
+        )
 
 
 def _above_ceiling(points: Sequence[PassPoint]) -> Iterable[str]:
+    highest: dict[tuple[str, str], tuple[float, int]] = {}
     for point in points:
         for share, what in (
             (point.bandwidth_share, "streaming"),
             (point.flop_share, "arithmetic"),
         ):
             if share is not None and share > _ABOVE_CEILING:
-                yield (
-                    f"{point.model}: {point.tokens}-token passes reach {100 * share:.0f} % of the "
-                    f"measured {what} ceiling, which is a lower bound of the machine"
-                )
+                key = point.model, what
+                highest[key] = max(highest.get(key, (0.0, 0)), (share, point.tokens))
+    for (model, what), (share, tokens) in highest.items():
+        yield (
+            f"{model}: {tokens}-token passes reach {100 * share:.0f} % of the measured {what} "
+            "ceiling, which is a lower bound of the machine"
+        )
 
 
 def _counted(count: int, noun: str) -> str:

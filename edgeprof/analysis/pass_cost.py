@@ -8,7 +8,7 @@ counter exists, bandwidth is bytes over time and says so. Nothing is clipped at 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -121,37 +121,40 @@ def ceilings_of(session: Session) -> list[Ceiling]:
         Ceiling(
             kernel=kernel,
             threads=threads,
-            bandwidth_bytes_per_s=_streaming_rate(kernel_legs, passes),
-            flop_per_s=_arithmetic_rate(kernel_legs, passes),
+            bandwidth_bytes_per_s=_best_rate(kernel_legs, passes, _weight_bytes, "weight bytes"),
+            flop_per_s=_best_rate(kernel_legs, passes, _flop, "FLOP"),
         )
         for (kernel, threads), kernel_legs in legs.items()
     ]
 
 
-def _streaming_rate(legs: list[Leg], passes: Mapping[int, list[Pass]]) -> Quantity | None:
-    rates = [
-        weight_bytes / seconds(pass_)
-        for leg in legs
-        if (weight_bytes := _count(leg.attrs, "weight_bytes"))
-        for pass_ in passes[leg.id]
-        if pass_.tokens == 1 and seconds(pass_) > 0
-    ]
-    source = "weight bytes over time of one-row products, median; a lower bound of the machine"
-    return median_of(rates, source=source)
-
-
-def _arithmetic_rate(legs: list[Leg], passes: Mapping[int, list[Pass]]) -> Quantity | None:
+def _best_rate(
+    legs: list[Leg],
+    passes: Mapping[int, list[Pass]],
+    amount: Callable[[Leg, Pass], int | None],
+    what: str,
+) -> Quantity | None:
+    """The median rate at the number of rows that reaches most; any of them bounds from below."""
     by_rows: dict[int, list[float]] = defaultdict(list)
     for leg in legs:
-        flop_per_row = _count(leg.attrs, "flop_per_row")
         for pass_ in passes[leg.id]:
-            if flop_per_row and seconds(pass_) > 0:
-                by_rows[pass_.tokens].append(pass_.tokens * flop_per_row / seconds(pass_))
+            done = amount(leg, pass_)
+            if done and seconds(pass_) > 0:
+                by_rows[pass_.tokens].append(done / seconds(pass_))
     if not by_rows:
         return None
     best = max(by_rows, key=lambda rows: statistics.median(by_rows[rows]))
-    source = f"FLOP over time of {best}-row products, median; a lower bound of the machine"
+    source = f"{what} over time of {best}-row products, median; a lower bound of the machine"
     return median_of(by_rows[best], source=source)
+
+
+def _weight_bytes(leg: Leg, pass_: Pass) -> int | None:
+    return _count(leg.attrs, "weight_bytes")
+
+
+def _flop(leg: Leg, pass_: Pass) -> int | None:
+    per_row = _count(leg.attrs, "flop_per_row")
+    return None if per_row is None else per_row * pass_.tokens
 
 
 def ceiling_for(model: ModelRecord, ceilings: Sequence[Ceiling]) -> Ceiling | None:
