@@ -1,0 +1,56 @@
+"""Gets the models of a recipe ready: fetched where only named, converted where a GGUF."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from edgeprof.convert.folder import cached_conversion
+from edgeprof.errors import UsageFault
+from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
+from edgeprof.models.fetch import cache_dir, fetch
+from edgeprof.models.sources import is_source, known_models, refuse_unknown
+from edgeprof.recipe import ModelDrafter, ModelUse, Recipe
+
+Talk = Callable[[str], None]
+
+
+def prepare(recipe: Recipe, folder: Path, *, talk: Talk) -> dict[str, DecoderFolder]:
+    """A decoder folder for every target and model drafter, by its name in the recipe.
+
+    Paths in the recipe are taken from ``folder``, the recipe's own. What has to be fetched or
+    converted is said to ``talk`` before. All models are looked for before the first is fetched.
+    """
+    uses: dict[str, ModelUse] = dict(recipe.targets)
+    for key, drafter in recipe.drafters.items():
+        if isinstance(drafter, ModelDrafter):
+            uses[key] = drafter.use()
+    for use in uses.values():
+        _locate(use, folder)
+    return {key: _decoder(use, folder, talk) for key, use in uses.items()}
+
+
+def _locate(use: ModelUse, folder: Path) -> str:
+    """A name or source for ``fetch``, or the path of a file or folder that is there."""
+    if is_source(use.model) or use.model.lower() in known_models():
+        return use.model
+    path = folder / Path(use.model).expanduser()
+    if not path.exists():
+        looks_like_a_path = "/" in use.model or path.suffix == ".gguf"
+        if not looks_like_a_path:
+            refuse_unknown(use.model)
+        raise UsageFault(f"{path}: no such model; the recipe names it as {use.model!r}")
+    return str(path)
+
+
+def _decoder(use: ModelUse, folder: Path, talk: Talk) -> DecoderFolder:
+    found = _locate(use, folder)
+    if Path(found).is_dir():
+        return read_decoder_folder(Path(found))
+    model = fetch(found, talk=talk)
+    return cached_conversion(
+        model.path,
+        model.sha256,
+        cache=cache_dir() / "decoders",
+        weights=use.weights,
+        head_rows=folder / use.head_rows if use.head_rows else None,
+        talk=talk,
+    )

@@ -1,0 +1,98 @@
+"""What can be known to go wrong before time is spent: pairs, prompts, room in memory and cache."""
+
+from collections.abc import Mapping
+
+from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.models.pairing import check_pair
+from edgeprof.profiling.environment import usable_cores
+from edgeprof.profiling.messages import DecodeJob, PreparedModel
+from edgeprof.profiling.prompts import encode_prompts
+from edgeprof.profiling.schedule import model_drafters
+from edgeprof.recipe import ModelDrafter, Recipe
+
+_CEILING_BYTES = 1_200_000_000  # the largest product of runner.ceiling
+
+
+def plan_job(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> DecodeJob:
+    """The decoder's job, checked. ``folders`` holds a decoder for every model of the recipe.
+
+    Raises an EdgeprofError that says what to change.
+    """
+    _check_names(recipe)
+    _check_pairs(recipe, folders)
+    for key in recipe.targets:
+        _check_held_room(recipe, key, folders[key])
+    prompts = {key: encode_prompts(recipe, folders[key]) for key in recipe.targets}
+    _check_memory(recipe, folders)
+    return DecodeJob(recipe=recipe, models=_prepared(recipe, folders), prompts=prompts)
+
+
+def _check_names(recipe: Recipe) -> None:
+    both = sorted(set(recipe.targets) & set(recipe.drafters))
+    if both:
+        raise UsageFault(f"recipe {recipe.name}: {both[0]!r} names a target and a drafter")
+
+
+def _check_pairs(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> None:
+    pairs = {
+        (variant.target, variant.drafter)
+        for variant in recipe.variants
+        if variant.drafter in model_drafters(recipe)
+    }
+    for target, drafter in sorted(pairs):
+        check_pair(target, folders[target], drafter, folders[drafter])
+
+
+def _check_held_room(recipe: Recipe, key: str, folder: DecoderFolder) -> None:
+    if not recipe.verify_tokens:
+        return
+    pad = folder.manifest.attention_pad if folder.manifest else 0
+    room = min(recipe.context_tokens, folder.context_tokens - pad)
+    needed = recipe.held_context_tokens + max(recipe.verify_tokens)
+    if needed > room:
+        raise UsageFault(
+            f"recipe {recipe.name}: held passes need a context of {recipe.held_context_tokens} + "
+            f"{max(recipe.verify_tokens)} tokens and {key} has {room}; lower held_context_tokens"
+        )
+
+
+def _check_memory(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> None:
+    """Everything resident at once against what programs can have without swapping."""
+    import psutil
+
+    models = sum(_resident_bytes(folder, recipe.context_tokens) for folder in folders.values())
+    on_cpu = any(use.provider == "cpu" for use in recipe.targets.values())
+    needed = max(models, _CEILING_BYTES if recipe.measure_ceiling and on_cpu else 0)
+    available = psutil.virtual_memory().available
+    if needed > available:
+        raise EnvironmentFault(
+            f"{needed / 2**30:.2f} GiB of memory are needed and {available / 2**30:.2f} GiB are "
+            "available; stop other programs, or choose fewer or smaller models"
+        )
+
+
+def _resident_bytes(folder: DecoderFolder, context_tokens: int) -> int:
+    """Weights and cache; where the folder does not tell, the size of its files."""
+    if folder.manifest is None:
+        return sum(path.stat().st_size for path in folder.path.glob(f"{folder.onnx_path.name}*"))
+    tokens = min(context_tokens, folder.context_tokens)
+    return folder.manifest.resident_weight_bytes + tokens * folder.manifest.kv_bytes_per_token
+
+
+def _prepared(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> dict[str, PreparedModel]:
+    uses = {key: ("target", use) for key, use in recipe.targets.items()}
+    for key, drafter in recipe.drafters.items():
+        if isinstance(drafter, ModelDrafter):
+            uses[key] = ("draft", drafter.use())
+    return {
+        key: PreparedModel(
+            role="target" if role == "target" else "draft",
+            folder=str(folders[key].path.absolute()),
+            source=use.model,
+            weights=use.weights,
+            provider=use.provider,
+            threads=use.threads or usable_cores(),
+        )
+        for key, (role, use) in uses.items()
+    }

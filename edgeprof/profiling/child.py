@@ -1,0 +1,62 @@
+"""What the decoder and the sampler have in common: a life that ends with the recorder's."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from edgeprof.errors import EdgeprofError
+from edgeprof.profiling.channel import Outbox, read_orders
+from edgeprof.profiling.messages import Failed, Order
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class Control:
+    """Tells whether the recorder has asked to stop; ends the process once the recorder is gone."""
+
+    def __init__(self, orders: Iterator[Order]) -> None:
+        self._orders = orders
+        self._asked = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def stop_asked(self) -> bool:
+        return self._asked.is_set()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, and say whether the recorder asked to stop meanwhile."""
+        return self._asked.wait(seconds)
+
+    def _watch(self) -> None:
+        for _ in self._orders:
+            self._asked.set()
+        os._exit(1)
+
+
+def serve(work: Callable[[Order, Outbox, Control], None]) -> None:
+    """The life of a child: take the job, do it, say why where it cannot be done.
+
+    The two descriptors of the pipes are the process's arguments. Stdout is never written to.
+    """
+    orders_descriptor, messages_descriptor = (int(argument) for argument in sys.argv[1:3])
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the recorder decides what Ctrl-C means
+    orders = read_orders(orders_descriptor)
+    job = next(orders, None)
+    if job is None:
+        return
+    outbox = Outbox(messages_descriptor)
+    try:
+        work(job, outbox, Control(orders))
+    except EdgeprofError as error:
+        outbox.put(Failed(kind=type(error).__name__, message=str(error)))
+    outbox.flush()
+
+
+def _end_with_parent() -> None:
+    """Where the system can: be killed with the parent, also in the middle of a long pass."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,137 @@
+"""The recorder's side of a child: starting it, hearing it, and the cause of its death in words."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import edgeprof
+from edgeprof.profiling.channel import Frames, read_messages, send_order, widen_pipe
+from edgeprof.profiling.messages import Message, Order, Stop
+
+_READ_BYTES = 1 << 20
+_TAIL_BYTES = 4000
+_WAIT_S = 5.0
+# What drivers and runtimes say when memory runs out.
+_OUT_OF_MEMORY = (
+    "NvMapMem",
+    "bad_alloc",
+    "out of memory",
+    "ALLOC_FAILED",
+    "MemoryError",
+    "Failed to allocate memory",
+)
+
+
+class Child:
+    """A process that runs ``module`` and speaks over two pipes of its own; ends with the block."""
+
+    def __init__(self, name: str, module: str, job: Order) -> None:
+        self.name = name
+        self.open = True
+        self._frames = Frames()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in __exit__)
+        orders_out, self._orders = os.pipe()
+        self.descriptor, messages_in = os.pipe()
+        widen_pipe(self.descriptor)
+        try:
+            self._process = _start(module, orders_out, messages_in, self._errors.fileno())
+        finally:
+            os.close(orders_out)
+            os.close(messages_in)
+        self.pid = self._process.pid
+        send_order(self._orders, job)
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._orders)
+        self.kill()
+        self._process.wait()
+        os.close(self.descriptor)
+        self._errors.close()
+
+    def receive(self) -> Iterator[Message]:
+        """What came since the last call; call when the descriptor is readable.
+
+        ``open`` turns False at the end.
+        """
+        piece = os.read(self.descriptor, _READ_BYTES)
+        self.open = bool(piece)
+        return read_messages(self._frames, piece)
+
+    def stop(self) -> None:
+        """Ask it to end after what it is at."""
+        send_order(self._orders, Stop())
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def cause_of_end(self) -> str:
+        """How the process ended, once it has closed its pipe."""
+        try:
+            code = self._process.wait(_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = self._process.wait()
+        return describe_end(code, self.last_words())
+
+    def last_words(self) -> str:
+        """The end of what it wrote on stderr."""
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(size - _TAIL_BYTES, 0))
+        return self._errors.read().decode(errors="replace").strip()
+
+
+def describe_end(code: int, last_words: str) -> str:
+    """A process's return code and last words as a cause: ``was killed by SIGKILL: ...``."""
+    last_line = last_words.splitlines()[-1] if last_words else ""
+    if code == -signal.SIGKILL:
+        return "was killed by SIGKILL: usually the out-of-memory killer, `dmesg` tells"
+    if any(word in last_words for word in _OUT_OF_MEMORY):
+        return f"ran out of memory: {last_line}"
+    said = f": {last_line}" if last_line else ""
+    if code < 0:
+        return f"was killed by {_signal_name(-code)}{said}"
+    return f"ended with exit code {code}{said}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _start(module: str, orders: int, messages: int, errors: int) -> "subprocess.Popen[bytes]":
+    """Starts with Ctrl-C blocked, so that none reaches the child before it can look away."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, str(orders), str(messages)],
+            pass_fds=(orders, messages),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=_environment(),
+            cwd="/",  # no module that lies about in the current folder is imported
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _environment() -> dict[str, str]:
+    """The child finds this very edgeprof, and what the parent's PYTHONPATH names."""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    places = [Path(edgeprof.__file__).parent.parent, *(Path(part) for part in given if part)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(place.absolute()) for place in places)}

@@ -1,0 +1,88 @@
+"""On what a session was measured: the machine and the software. No host name, no serial number."""
+
+import importlib.metadata
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("numpy", "onnx", "psutil", "tokenizers")
+_RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
+_SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe_device(root: Path = Path("/")) -> dict[str, Any]:
+    """What the machine is, as its files below ``root`` tell."""
+    board = _first_line(root / "proc/device-tree/model") or _first_line(
+        root / "sys/firmware/devicetree/base/model"
+    )
+    return {
+        "name": board or _cpu_model(root),
+        "kind": "board" if board else "host",
+        "architecture": platform.machine(),
+    }
+
+
+def describe_environment(root: Path = Path("/")) -> dict[str, Any]:
+    """Machine and software at the start; versions by their metadata, nothing is imported for it."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    packages = {name: _version(name) for name in _PACKAGES}
+    runtime = next((name for name in _RUNTIMES if _version(name)), None)
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _cpu_model(root),
+        "cores": usable_cores(),
+        "memory_bytes": memory.total,
+        "available_memory_bytes": memory.available,
+        "last_level_cache_bytes": last_level_cache_bytes(root),
+        "onnxruntime": _version(runtime) if runtime else None,
+        "onnxruntime_package": runtime,
+        **packages,
+    }
+
+
+def last_level_cache_bytes(root: Path = Path("/")) -> int | None:
+    """The size of the highest cache of core 0."""
+    sizes: dict[int, int] = {}
+    for folder in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, size = _first_line(folder / "level"), _first_line(folder / "size")
+        match = re.fullmatch(r"(\d+)([KMG]?)", size or "")
+        if match and level and level.isdigit():
+            sizes[int(level)] = int(match[1]) * _SIZE_UNITS[match[2]]
+    return sizes[max(sizes)] if sizes else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu_model(root: Path) -> str | None:
+    try:
+        text = (root / "proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _first_line(path: Path) -> str | None:
+    """The file's first line; the device tree ends its strings with a zero byte."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return None
+    return text.split("\n")[0].strip("\0 ") or None

@@ -1,0 +1,222 @@
+"""Turns what happens in the decoder into numbered records. Knows nothing of models or text."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from msgspec.structs import replace
+
+from edgeprof.profiling.messages import Message
+from edgeprof.runner.decode import Finished, FirstToken, PassDone, RoundDone, Step
+from edgeprof.runner.drafters import ModelRun
+from edgeprof.session.records import (
+    Event,
+    Leg,
+    LegKind,
+    LegStatus,
+    Origin,
+    Pass,
+    Phase,
+    Request,
+    Round,
+    Token,
+)
+
+
+class Interrupted(Exception):
+    """The recorder asked to stop; the leg in hand ends here."""
+
+
+class ModelName:
+    """The name and the provider under which a model's passes are written down."""
+
+    def __init__(self, key: str, provider: str) -> None:
+        self.key = key
+        self.provider = provider
+
+
+class Journal:
+    """Gives out ids and writes records to ``put``; raises Interrupted after the pass in hand."""
+
+    def __init__(
+        self,
+        put: Callable[[Message], None],
+        *,
+        clock: Callable[[], int],
+        stop_asked: Callable[[], bool],
+    ) -> None:
+        self._put = put
+        self._clock = clock
+        self._stop_asked = stop_asked
+        self._legs, self._requests, self._rounds = count(1), count(1), count(1)
+        self._passes, self._tokens = count(1), count(1)
+
+    @contextmanager
+    def leg(
+        self,
+        name: str,
+        *,
+        kind: LegKind,
+        variant: str,
+        repeat: int = 1,
+        warmup: bool = False,
+        attrs: dict[str, Any] | None = None,
+        t0_ns: int | None = None,
+    ) -> Iterator[Leg]:
+        """A leg around the block: written at its start and, with how it ended, at its end."""
+        leg = Leg(
+            id=next(self._legs),
+            name=name,
+            kind=kind,
+            variant=variant,
+            repeat=repeat,
+            warmup=warmup,
+            t0_ns=self._clock() if t0_ns is None else t0_ns,
+            attrs=attrs or {},
+        )
+        self._put(leg)
+        status: LegStatus = "failed"
+        try:
+            yield leg
+            status = "complete"
+        except Interrupted:
+            status = "interrupted"
+            raise
+        finally:
+            self._put(replace(leg, t1_ns=self._clock(), status=status))
+
+    def run(
+        self,
+        leg: Leg,
+        phase: Phase,
+        model: ModelName,
+        run: ModelRun,
+        *,
+        request_id: int | None = None,
+        round_id: int | None = None,
+    ) -> None:
+        """Write down one run of a model."""
+        self._put(
+            Pass(
+                id=next(self._passes),
+                leg_id=leg.id,
+                request_id=request_id,
+                round_id=round_id,
+                phase=phase,
+                model=model.key,
+                provider=model.provider,
+                tokens=run.tokens,
+                context_tokens=run.context_tokens,
+                t0_ns=run.t0_ns,
+                t1_ns=run.t1_ns,
+            )
+        )
+        if self._stop_asked():
+            raise Interrupted
+
+    def note(self, leg: Leg | None, kind: str, detail: dict[str, Any]) -> None:
+        """Write down something that the reader of the session should know."""
+        leg_id = leg.id if leg is not None else None
+        event = Event(
+            leg_id=leg_id, t_ns=self._clock(), kind=kind, severity="warning", detail=detail
+        )
+        self._put(event)
+
+    def answer(
+        self,
+        leg: Leg,
+        steps: Iterable[Step],
+        models: dict[str, ModelName],
+        to_text: Callable[[list[int]], str],
+        *,
+        prompt_sha256: str,
+        prompt_kind: str,
+        prompt_tokens: int,
+    ) -> list[int]:
+        """Write down a request as it is answered; ``models`` names those in the roles of the steps.
+
+        Returns the tokens of the answer.
+        """
+        request = Request(
+            id=next(self._requests),
+            leg_id=leg.id,
+            prompt_sha256=prompt_sha256,
+            prompt_kind=prompt_kind,
+            prompt_tokens=prompt_tokens,
+            new_tokens=0,
+            t0_ns=self._clock(),
+        )
+        self._put(request)
+        tokens: list[int] = []
+        round_id = next(self._rounds)
+        for step in steps:
+            if isinstance(step, PassDone):
+                inside = None if step.phase == "prefill" else round_id
+                self.run(
+                    leg,
+                    step.phase,
+                    models[step.role],
+                    step.run,
+                    request_id=request.id,
+                    round_id=inside,
+                )
+            elif isinstance(step, FirstToken):
+                request = replace(request, first_token_ns=step.t_ns)
+                self._emit(request, None, tokens, [step.token], ["plain"])
+            elif isinstance(step, RoundDone):
+                self._put(_round(round_id, request, step))
+                self._emit(request, round_id, tokens, step.tokens, step.origins)
+                round_id = next(self._rounds)
+            else:
+                self._put(_finished(request, step, tokens, to_text))
+        return tokens
+
+    def _emit(
+        self,
+        request: Request,
+        round_id: int | None,
+        tokens: list[int],
+        emitted: list[int],
+        origins: list[Origin],
+    ) -> None:
+        """Append ``emitted`` to the answer so far and write each of them down."""
+        for token_id, origin in zip(emitted, origins, strict=True):
+            self._put(
+                Token(
+                    id=next(self._tokens),
+                    leg_id=request.leg_id,
+                    request_id=request.id,
+                    round_id=round_id,
+                    position=len(tokens),
+                    token_id=token_id,
+                    origin=origin,
+                )
+            )
+            tokens.append(token_id)
+
+
+def _round(round_id: int, request: Request, step: RoundDone) -> Round:
+    return Round(
+        id=round_id,
+        leg_id=request.leg_id,
+        request_id=request.id,
+        drafted=step.drafted,
+        evaluated=step.evaluated,
+        accepted=step.accepted,
+        emitted=len(step.tokens),
+        t0_ns=step.t0_ns,
+        t1_ns=step.t1_ns,
+    )
+
+
+def _finished(
+    request: Request, step: Finished, tokens: list[int], to_text: Callable[[list[int]], str]
+) -> Request:
+    return replace(
+        request,
+        new_tokens=len(tokens),
+        t1_ns=step.t_ns,
+        stop_reason=step.reason,
+        text=to_text(tokens),
+    )

@@ -1,0 +1,90 @@
+"""What the recorder and its children say to each other, besides the records themselves."""
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from edgeprof.recipe import Recipe
+from edgeprof.session.records import (
+    Event,
+    Leg,
+    ModelRecord,
+    Pass,
+    Request,
+    Round,
+    Sample,
+    Signal,
+    Token,
+)
+
+
+class PreparedModel(Struct, frozen=True, kw_only=True):
+    """A model of the recipe, with what its recipe left open settled."""
+
+    role: Literal["target", "draft"]
+    folder: str
+    source: str
+    weights: str
+    provider: str
+    threads: int
+
+
+class DecodeJob(Struct, frozen=True, kw_only=True, tag=True):
+    """What the decoder is to do; ``prompts`` holds the tokens of every prompt, by target."""
+
+    recipe: Recipe
+    models: dict[str, PreparedModel]
+    prompts: dict[str, list[list[int]]]
+
+
+class SampleJob(Struct, frozen=True, kw_only=True, tag=True):
+    """The sources that the sampler is to read."""
+
+    sources: list[str] = field(default_factory=lambda: ["host"])
+
+
+class Stop(Struct, frozen=True, kw_only=True, tag=True):
+    """End after the pass or the read in hand."""
+
+
+class Plan(Struct, frozen=True, kw_only=True, tag=True):
+    """How many legs there will be."""
+
+    legs: int
+
+
+class ModelReady(Struct, frozen=True, kw_only=True, tag=True):
+    """A model is loaded, or more is known of it; ``key`` is its name in the recipe."""
+
+    key: str
+    model: ModelRecord
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag=True):
+    """The child gave up for a reason that its message explains; ``kind`` names the exception."""
+
+    kind: str
+    message: str
+
+
+class Ended(Struct, frozen=True, kw_only=True, tag=True):
+    """The child's last word."""
+
+    interrupted: bool = False
+
+
+Order = DecodeJob | SampleJob | Stop
+Message = (
+    Leg
+    | Request
+    | Round
+    | Pass
+    | Token
+    | Signal
+    | Sample
+    | Event
+    | Plan
+    | ModelReady
+    | Failed
+    | Ended
+)

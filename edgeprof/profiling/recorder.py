@@ -1,0 +1,228 @@
+"""The recorder: runs a recipe through its two children and writes what they say into a session.
+
+It owns the session file and decides how a run ends: complete, interrupted, or by a child's death.
+"""
+
+import selectors
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from edgeprof import __version__
+from edgeprof import errors as faults
+from edgeprof.errors import EdgeprofError
+from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.profiling.checks import plan_job
+from edgeprof.profiling.children import Child
+from edgeprof.profiling.environment import describe_device, describe_environment
+from edgeprof.profiling.messages import (
+    DecodeJob,
+    Ended,
+    Failed,
+    Message,
+    ModelReady,
+    Plan,
+    SampleJob,
+)
+from edgeprof.profiling.watches import SamplerWatch, StopWatch, SwapWatch, stop_wishes
+from edgeprof.recipe import Recipe
+from edgeprof.session.records import (
+    SCHEMA_VERSION,
+    Event,
+    Leg,
+    LegStatus,
+    Pass,
+    Sample,
+    Session,
+    SessionInfo,
+    Severity,
+    Signal,
+)
+from edgeprof.session.store import SessionWriter, check_output, read_session, remove_session
+
+INTERRUPTED = "interrupted"
+_COMMIT_EVERY_NS = 200_000_000
+_LAST_SAMPLES_NS = 1_000_000_000
+
+
+class Progress(Protocol):
+    """What a run tells while it goes on."""
+
+    def plan(self, legs: int) -> None:
+        """So many legs there will be, those of the ceilings apart."""
+        ...
+
+    def leg(self, leg: Leg) -> None:
+        """A leg has started or, with another status than running, ended."""
+        ...
+
+
+def record(
+    recipe: Recipe,
+    folders: Mapping[str, DecoderFolder],
+    output: Path,
+    *,
+    progress: Progress,
+    force: bool = False,
+) -> Session:
+    """Measure ``recipe`` and return the session that is then in ``output``.
+
+    A run that ended early but measured something returns too: its session says that it is not
+    complete and why. Where nothing was measured no file is left, and the cause is raised;
+    KeyboardInterrupt where that was Ctrl-C.
+    """
+    check_output(output, force=force)
+    job = plan_job(recipe, folders)
+    info = SessionInfo(
+        id=uuid.uuid4().hex,
+        created_utc=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        edgeprof_version=__version__,
+        schema_version=SCHEMA_VERSION,
+        kind="run",
+        recipe=msgspec.to_builtins(recipe),
+        device=describe_device(),
+        environment=describe_environment(),
+        models={},
+    )
+    with stop_wishes() as wishes:
+        run = _Run(SessionWriter(output, info, force=force), progress)
+        try:
+            run.measure(job, wishes)
+        finally:
+            run.close()
+            if not run.passes:
+                remove_session(output)
+    if not run.passes:
+        raise KeyboardInterrupt if run.failure is None else run.failure
+    return read_session(output)
+
+
+class _Run:
+    """One run: what came in so far, and how it ended."""
+
+    def __init__(self, writer: SessionWriter, progress: Progress) -> None:
+        self.passes = 0
+        self.failure: EdgeprofError | None = None
+        self._writer = writer
+        self._progress = progress
+        self._ended: Ended | None = None
+        self._open_leg: Leg | None = None
+        self._swap = SwapWatch()
+        self._committed_ns = time.monotonic_ns()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def measure(self, job: DecodeJob, wishes: Callable[[], int]) -> None:
+        """Start the children, write down what they say, and note how it ended."""
+        with (
+            Child("sampler", "edgeprof.profiling.sampling", SampleJob()) as sampler,
+            Child("decoder", "edgeprof.profiling.decoder", job) as decoder,
+            selectors.DefaultSelector() as selector,
+        ):
+            for child in (sampler, decoder):
+                selector.register(child.descriptor, selectors.EVENT_READ, child)
+            stop = StopWatch(decoder, wishes)
+            watch = SamplerWatch(sampler, time.monotonic_ns())
+            while decoder.open:
+                self._listen(selector, decoder, watch)
+                stop.look(time.monotonic_ns())
+            self._conclude(decoder, interrupted=stop.asked)
+            sampler.stop()
+            until_ns = time.monotonic_ns() + _LAST_SAMPLES_NS
+            while sampler.open and time.monotonic_ns() < until_ns:
+                self._listen(selector, decoder, None)
+
+    def _listen(
+        self, selector: selectors.BaseSelector, decoder: Child, watch: SamplerWatch | None
+    ) -> None:
+        """Wait a little for messages and write them down; commit when it is time."""
+        for key, _ in selector.select(_COMMIT_EVERY_NS / 4e9):
+            child: Child = key.data
+            for message in child.receive():
+                if child is decoder:
+                    self._take(message)
+                else:
+                    self._take_sample(message)
+            if child is not decoder and watch is not None:
+                watch.heard(time.monotonic_ns())
+            if not child.open:
+                selector.unregister(child.descriptor)
+        now_ns = time.monotonic_ns()
+        for event in watch.look(now_ns) if watch is not None else ():
+            self._writer.add(event)
+        if now_ns - self._committed_ns >= _COMMIT_EVERY_NS:
+            self._writer.commit()
+            self._committed_ns = now_ns
+
+    def _take(self, message: Message) -> None:
+        """Write down, or act on, what the decoder says."""
+        if isinstance(message, ModelReady):
+            models = {**self._writer.info.models, message.key: message.model}
+            self._writer.update_info(models=models)
+        elif isinstance(message, Plan):
+            self._progress.plan(message.legs)
+        elif isinstance(message, Failed):
+            self.failure = getattr(faults, message.kind)(message.message)
+        elif isinstance(message, Ended):
+            self._ended = message
+        else:
+            self._writer.add(message)
+            if isinstance(message, Pass):
+                self.passes += 1
+            elif isinstance(message, Leg):
+                self._open_leg = message if message.status == "running" else None
+                self._progress.leg(message)
+
+    def _take_sample(self, message: Message) -> None:
+        """Write down what the sampler says; its failure is no more than noted."""
+        if isinstance(message, Signal):
+            self._swap.signal(message)
+            self._writer.add(message)
+        elif isinstance(message, Sample):
+            self._swap.sample(message)
+            self._writer.add(message)
+        elif isinstance(message, Failed):
+            self._note("failure", "warning", {"process": "sampler", "cause": message.message})
+
+    def _conclude(self, decoder: Child, *, interrupted: bool) -> None:
+        """How the run ended goes into the session."""
+        if swapping := self._swap.verdict(time.monotonic_ns()):
+            self._writer.add(swapping)
+        if self._ended is not None and not self._ended.interrupted:
+            self._writer.update_info(complete=True)
+        elif interrupted or self._ended is not None:
+            self._end_open_leg("interrupted")
+            self._writer.update_info(ended_reason=INTERRUPTED)
+        elif self.failure is not None:
+            self._end_open_leg("failed")
+            self._note("failure", "error", {"process": "decoder", "cause": str(self.failure)})
+            self._writer.update_info(ended_reason=str(self.failure))
+        else:
+            self._write_death(decoder)
+
+    def _write_death(self, decoder: Child) -> None:
+        cause = decoder.cause_of_end()
+        detail = {"process": "decoder", "cause": cause, "stderr": decoder.last_words()}
+        self._note("death", "error", detail)
+        self._end_open_leg("died")
+        self.failure = EdgeprofError(f"the decoder {cause}")
+        self._writer.update_info(ended_reason=str(self.failure))
+
+    def _end_open_leg(self, status: LegStatus) -> None:
+        if self._open_leg is not None:
+            ended = replace(self._open_leg, status=status, t1_ns=time.monotonic_ns())
+            self._writer.add(ended)
+
+    def _note(self, kind: str, severity: Severity, detail: dict[str, Any]) -> None:
+        leg_id = self._open_leg.id if self._open_leg is not None else None
+        now_ns = time.monotonic_ns()
+        self._writer.add(
+            Event(leg_id=leg_id, t_ns=now_ns, kind=kind, severity=severity, detail=detail)
+        )

@@ -1,0 +1,74 @@
+"""Cuts a recipe to what was asked for: some variants, another draft length, one's own prompt."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from edgeprof.errors import UsageFault
+from edgeprof.naming import unknown_name
+from edgeprof.recipe import Prompt, Recipe, Variant, override
+
+
+def select(
+    recipe: Recipe,
+    *,
+    variants: Sequence[str] = (),
+    draft_tokens: int | None = None,
+    prompts: Sequence[str] = (),
+    new_tokens: int | None = None,
+    repeats: int | None = None,
+    threads: int | None = None,
+) -> Recipe:
+    """The recipe with these changes, and with only the models that its variants need.
+
+    ``variants`` are named as in reports, with or without their ``k=``. ``draft_tokens`` sets the
+    draft length of all, 0 leaves those with a drafter out. ``threads`` are those of the targets.
+    """
+    chosen = _named(recipe.variants, variants)
+    chosen = _with_draft_tokens(chosen, draft_tokens)
+    if not chosen:
+        raise UsageFault("draft length 0 leaves plain decoding only, and no plain variant is left")
+    targets = {key: recipe.targets[key] for key in recipe.targets if _uses(chosen, key)}
+    if threads is not None:
+        targets = {key: replace(use, threads=threads) for key, use in targets.items()}
+    return override(
+        recipe,
+        variants=chosen,
+        targets=targets,
+        drafters={key: d for key, d in recipe.drafters.items() if _uses(chosen, key)},
+        prompts=[Prompt(kind="given", text=text) for text in prompts] or None,
+        new_tokens=new_tokens,
+        repeats=repeats,
+    )
+
+
+def _named(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
+    if not names:
+        return list(variants)
+    known = {variant.name for variant in variants} | {_stem(variant) for variant in variants}
+    for name in names:
+        if name not in known:
+            raise UsageFault(unknown_name("variant", name, sorted(known)))
+    return [variant for variant in variants if {variant.name, _stem(variant)} & set(names)]
+
+
+def _stem(variant: Variant) -> str:
+    """The variant's name without its draft length."""
+    return variant.target if variant.drafter is None else f"{variant.target}+{variant.drafter}"
+
+
+def _with_draft_tokens(variants: Sequence[Variant], draft_tokens: int | None) -> list[Variant]:
+    """Variants that become alike are run once."""
+    if draft_tokens is None:
+        return list(variants)
+    plain_only = draft_tokens == 0
+    changed = {
+        variant if variant.drafter is None else replace(variant, draft_tokens=draft_tokens): None
+        for variant in variants
+        if variant.drafter is None or not plain_only
+    }
+    return list(changed)
+
+
+def _uses(variants: Sequence[Variant], key: str) -> bool:
+    return any(key in (variant.target, variant.drafter) for variant in variants)

@@ -1,0 +1,114 @@
+"""The tables of a session file, derived from the records: one table a record, one column a field.
+
+Fields that hold dictionaries are stored as JSON text. Knows the types of SQLite, opens no file.
+"""
+
+import types
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from edgeprof.session.records import (
+    Event,
+    Leg,
+    Pass,
+    Request,
+    Round,
+    Sample,
+    SessionInfo,
+    Signal,
+    Token,
+)
+
+APPLICATION_ID = 0x45647072  # "Edpr", in the header of every session file
+
+
+class Column(NamedTuple):
+    """A field as SQLite stores it."""
+
+    name: str
+    declaration: str
+    is_json: bool
+    is_bool: bool
+    required: bool
+
+
+class Table(NamedTuple):
+    """A record type and its columns, in the order of its fields."""
+
+    name: str
+    kind: type[Struct]
+    columns: tuple[Column, ...]
+
+    @property
+    def create_sql(self) -> str:
+        columns = ", ".join(f'"{column.name}" {column.declaration}' for column in self.columns)
+        return f'CREATE TABLE "{self.name}" ({columns})'
+
+    @property
+    def insert_sql(self) -> str:
+        """Writes a row; a later one with the same id takes its place."""
+        marks = ", ".join("?" * len(self.columns))
+        return f'INSERT OR REPLACE INTO "{self.name}" VALUES ({marks})'
+
+    def to_row(self, record: Struct) -> tuple[Any, ...]:
+        return tuple(
+            msgspec.json.encode(getattr(record, column.name)).decode()
+            if column.is_json
+            else getattr(record, column.name)
+            for column in self.columns
+        )
+
+    def from_row(self, row: dict[str, Any]) -> Struct:
+        """The record in ``row``. Raises msgspec.MsgspecError for a value of the wrong type."""
+        values = dict(row)
+        for column in self.columns:
+            if column.name not in values:
+                continue
+            value = values[column.name]
+            if column.is_json:
+                if not isinstance(value, str):
+                    raise msgspec.ValidationError(f"Expected JSON text - at `$.{column.name}`")
+                values[column.name] = msgspec.json.decode(value)
+            elif column.is_bool and value in (0, 1):
+                values[column.name] = bool(value)
+        record: Struct = msgspec.convert(values, self.kind, str_keys=True)
+        return record
+
+
+def _types_of(annotation: Any) -> set[Any]:
+    """The plain types that a field's annotation allows, None apart."""
+    origin = get_origin(annotation)
+    if origin is types.UnionType:
+        return {kind for part in get_args(annotation) for kind in _types_of(part)}
+    if origin is Literal:
+        return {str}
+    return set() if annotation is type(None) else {origin or annotation}
+
+
+def _column(field: msgspec.structs.FieldInfo) -> Column:
+    kinds = _types_of(field.type)
+    is_json = dict in kinds
+    whole = kinds <= {int, bool}
+    declaration = "INTEGER" if whole else "REAL" if kinds == {float} else "TEXT"
+    if field.name == "id":
+        declaration += " PRIMARY KEY"
+    return Column(field.name, declaration, is_json, bool in kinds, field.required)
+
+
+def _table(name: str, kind: type[Struct]) -> Table:
+    return Table(name, kind, tuple(_column(field) for field in msgspec.structs.fields(kind)))
+
+
+SESSION = _table("session", SessionInfo)
+RECORDS = (
+    _table("leg", Leg),
+    _table("request", Request),
+    _table("round", Round),
+    _table("pass", Pass),
+    _table("token", Token),
+    _table("signal", Signal),
+    _table("sample", Sample),
+    _table("event", Event),
+)

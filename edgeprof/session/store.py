@@ -1,0 +1,245 @@
+"""The session file: one SQLite database, written while measuring, read as hostile input.
+
+While it is written it has a write-ahead log beside it, so that a kill at any moment leaves a file
+that opens. Closing folds the log in, and one file remains.
+"""
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+from edgeprof.session.records import SCHEMA_VERSION, Record, Session, SessionInfo
+from edgeprof.session.schema import APPLICATION_ID, RECORDS, SESSION, Table
+
+_LARGEST_FILE_BYTES = 2 << 30
+_MOST_ROWS = 20_000_000
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+_TABLE_OF = {table.kind: table for table in RECORDS}
+
+
+def check_output(path: Path, *, force: bool = False) -> None:
+    """Say now what would keep a session from being written to ``path`` later.
+
+    Raises UsageFault where something is there already; with ``force`` only where that is not a
+    session. Raises EnvironmentFault where its folder cannot be written. Changes nothing.
+    """
+    if path.is_dir():
+        raise UsageFault(f"{path}: is a folder; -o takes the path of a file")
+    if path.exists():
+        if not force:
+            raise UsageFault(f"{path}: exists already; choose another -o, or replace it by --force")
+        if not _is_session(path):
+            raise UsageFault(f"{path}: not a session of edgeprof; --force does not replace it")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise EnvironmentFault(f"{path}: cannot be written: {error.strerror}: {folder}") from error
+
+
+def remove_session(path: Path) -> None:
+    """Delete a session file and what SQLite keeps beside it."""
+    for name in (path, *(_beside(path, suffix) for suffix in _SIDE_FILES)):
+        name.unlink(missing_ok=True)
+
+
+class SessionWriter:
+    """Writes a new session. Nothing is on disk for others to see before ``commit``."""
+
+    def __init__(self, path: Path, info: SessionInfo, *, force: bool = False) -> None:
+        check_output(path, force=force)
+        self.path = path
+        self.info = info
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            remove_session(path)
+            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._create_tables()
+        except (OSError, sqlite3.Error) as error:
+            raise EnvironmentFault(f"{path}: cannot be written: {error}") from error
+
+    def add(self, record: Record) -> None:
+        """Write a record; one with the same id as an earlier one takes its place."""
+        table = _TABLE_OF[type(record)]
+        self._execute(table.insert_sql, table.to_row(record))
+
+    def update_info(self, **changes: Any) -> None:
+        """Replace fields of the session's own row."""
+        self.info = msgspec.structs.replace(self.info, **changes)
+        self._execute(SESSION.insert_sql, SESSION.to_row(self.info))
+
+    def commit(self) -> None:
+        """Make what was added so far survive the end of this process."""
+        self._execute("COMMIT")
+        self._execute("BEGIN")
+
+    def close(self) -> None:
+        """Fold the log into the file, so that the one file can be copied."""
+        with closing(self._connection):
+            self._execute("COMMIT")
+            self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._execute("PRAGMA journal_mode=DELETE")
+
+    def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> None:
+        """Raises EnvironmentFault where the disk is full or gone."""
+        try:
+            self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            raise EnvironmentFault(f"{self.path}: cannot be written: {error}") from error
+
+    def _create_tables(self) -> None:
+        """The empty tables go into the file itself, so that it opens even without its log."""
+        execute = self._connection.execute
+        execute(f"PRAGMA application_id={APPLICATION_ID}")
+        execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        execute("BEGIN")
+        for table in (SESSION, *RECORDS):
+            execute(table.create_sql)
+        execute(SESSION.insert_sql, SESSION.to_row(self.info))
+        execute("COMMIT")
+        execute("PRAGMA journal_mode=WAL")
+        execute("PRAGMA synchronous=NORMAL")
+        execute("BEGIN")
+
+
+def read_session(path: Path) -> Session:
+    """Everything in a session file, complete or not, checked value by value.
+
+    Opens it for reading only and runs nothing that the file brings. Raises UsageFault where there
+    is no such file, FileFault where it is not a session or was written by a newer edgeprof.
+    """
+    if not path.is_file():
+        raise UsageFault(f"{path}: no such session file")
+    size = sum(part.stat().st_size for part in (path, _beside(path, "-wal")) if part.is_file())
+    if size > _LARGEST_FILE_BYTES:
+        raise FileFault(f"{path}: {size} bytes, more than the {_LARGEST_FILE_BYTES} of any session")
+    try:
+        with _opened(path) as connection:
+            _check_header(path, connection)
+            info = _read_info(path, connection)
+            rows = {table.name: _read_table(path, connection, table) for table in RECORDS}
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        raise FileFault(f"{path}: not a readable session: {error}") from error
+    except OSError as error:
+        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
+    return Session(
+        info=info,
+        legs=rows["leg"],
+        requests=rows["request"],
+        rounds=rows["round"],
+        passes=rows["pass"],
+        tokens=rows["token"],
+        signals=rows["signal"],
+        samples=rows["sample"],
+        events=rows["event"],
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A read-only connection.
+
+    SQLite cannot replay a log in a folder it may not write; then a copy is read instead.
+    """
+    try:
+        with closing(_connect(path)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master")
+            yield connection
+            return
+    except sqlite3.OperationalError:
+        if not _beside(path, "-wal").is_file():
+            raise
+    with tempfile.TemporaryDirectory(prefix="edgeprof-") as folder:
+        copy = Path(folder) / "session.sqlite"
+        shutil.copyfile(path, copy)
+        shutil.copyfile(_beside(path, "-wal"), _beside(copy, "-wal"))
+        with closing(_connect(copy)) as connection:
+            yield connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
+    connection.execute("PRAGMA trusted_schema=OFF")
+    connection.execute("PRAGMA query_only=ON")
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _check_header(path: Path, connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise FileFault(f"{path}: a SQLite file, but not a session of edgeprof")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise FileFault(
+            f"{path}: written by a newer edgeprof (schema {version}, this one reads up to "
+            f"{SCHEMA_VERSION}); upgrade edgeprof"
+        )
+
+
+def _read_info(path: Path, connection: sqlite3.Connection) -> SessionInfo:
+    rows = _read_table(path, connection, SESSION)
+    if len(rows) != 1:
+        raise FileFault(f"{path}: table session has {len(rows)} rows, expected one")
+    info: SessionInfo = rows[0]
+    return info
+
+
+def _read_table(path: Path, connection: sqlite3.Connection, table: Table) -> list[Any]:
+    """All rows in the order they were written or, where they have one, of their id."""
+    names = _stored_columns(path, connection, table)
+    records: list[Struct] = []
+    selected = ", ".join(f'"{name}"' for name in names)
+    order = "id" if "id" in names else "rowid"
+    for row in connection.execute(f'SELECT {selected} FROM "{table.name}" ORDER BY {order}'):
+        if len(records) >= _MOST_ROWS:
+            raise FileFault(f"{path}: table {table.name} has more than {_MOST_ROWS} rows")
+        try:
+            records.append(table.from_row(dict(row)))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise FileFault(
+                f"{path}: table {table.name}, row {len(records) + 1}: {error}"
+            ) from error
+    return records
+
+
+def _stored_columns(path: Path, connection: sqlite3.Connection, table: Table) -> list[str]:
+    """The columns of ours that the file has. Views and computed columns would run its own code."""
+    entry = connection.execute(
+        "SELECT type, sql FROM sqlite_master WHERE name = ?", (table.name,)
+    ).fetchone()
+    if entry is None or entry["type"] != "table":
+        raise FileFault(f"{path}: no table {table.name} in it")
+    if str(entry["sql"]).upper().startswith("CREATE VIRTUAL"):
+        raise FileFault(f"{path}: table {table.name} is a virtual one")
+    stored = {
+        row["name"]: row["hidden"]
+        for row in connection.execute(f'PRAGMA table_xinfo("{table.name}")')
+    }
+    for column in table.columns:
+        if column.required and column.name not in stored:
+            raise FileFault(f"{path}: table {table.name} has no column {column.name}")
+        if stored.get(column.name):
+            raise FileFault(f"{path}: column {table.name}.{column.name} is a computed one")
+    return [column.name for column in table.columns if column.name in stored]
+
+
+def _is_session(path: Path) -> bool:
+    try:
+        with _opened(path) as connection:
+            return bool(connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID)
+    except (sqlite3.Error, OSError):
+        return False
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

@@ -1,0 +1,72 @@
+"""What any Linux machine tells of itself, through psutil. Knows no board."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from edgeprof.session.records import WindowKind
+from edgeprof.telemetry.sampler import Channel, Reader
+
+_PLAUSIBLE_DEG_C = (-40.0, 150.0)
+
+
+def host_readers() -> list[Reader]:
+    """Processor load ten times a second, memory five times, temperatures once."""
+    import psutil
+
+    def processor() -> Mapping[str, float | None]:
+        return {
+            "cpu_busy_frac": psutil.cpu_percent() / 100,
+            "cpu_online": psutil.cpu_count(),
+        }
+
+    def memory() -> Mapping[str, float | None]:
+        ram = psutil.virtual_memory()
+        return {
+            # What programs cannot have; the page cache, which they can, is not counted.
+            "ram_used_bytes": ram.total - ram.available,
+            "ram_total_bytes": ram.total,
+            "swap_used_bytes": psutil.swap_memory().used,
+        }
+
+    def temperatures() -> Mapping[str, float | None]:
+        return dict(_zones(psutil.sensors_temperatures()))
+
+    now: WindowKind = "instantaneous"
+    readers = [
+        Reader(
+            source="host",
+            # The load since the read before: the window is the time between two reads.
+            channels=[
+                Channel(name="cpu_busy_frac", window_kind="boxcar"),
+                Channel(name="cpu_online", window_kind=now),
+            ],
+            rate_hz=10,
+            read=processor,
+        ),
+        Reader(
+            source="host",
+            channels=[
+                Channel(name=name, window_kind=now)
+                for name in ("ram_used_bytes", "ram_total_bytes", "swap_used_bytes")
+            ],
+            rate_hz=5,
+            read=memory,
+        ),
+    ]
+    if zones := list(temperatures()):
+        channels = [Channel(name=name) for name in zones]
+        readers.append(Reader(source="host", channels=channels, rate_hz=1, read=temperatures))
+    return readers
+
+
+def _zones(chips: Mapping[str, list[object]]) -> Iterator[tuple[str, float | None]]:
+    """``temp_c.<zone>`` and its reading; a second zone of one name is numbered."""
+    seen: dict[str, int] = {}
+    for chip, entries in chips.items():
+        for entry in entries:
+            zone = re.sub(r"[^a-z0-9]+", "_", (getattr(entry, "label", "") or chip).lower())
+            seen[zone] = seen.get(zone, 0) + 1
+            name = f"temp_c.{zone}" if seen[zone] == 1 else f"temp_c.{zone}_{seen[zone]}"
+            value = getattr(entry, "current", None)
+            low, high = _PLAUSIBLE_DEG_C
+            yield name, value if value is not None and low < value < high else None

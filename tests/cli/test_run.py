@@ -1,0 +1,304 @@
+"""``edgeprof run`` as its users meet it: a process, its streams, its exit code, and signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from edgeprof.session.records import Session
+from edgeprof.session.store import read_session
+
+RECIPE = """
+schema = "edgeprof.recipe/1"
+name = "tiny"
+question = "Does it pay?"
+new_tokens = {new_tokens}
+repeats = {repeats}
+context_tokens = 250
+measure_ceiling = false
+stop_at_end_token = false
+
+[targets.t]
+model = "{target}"
+weights = "fp32"
+threads = 1
+
+[drafters.d]
+kind = "model"
+model = "{draft}"
+
+[[variants]]
+target = "t"
+
+[[variants]]
+target = "t"
+drafter = "d"
+draft_tokens = 2
+
+[[prompts]]
+kind = "chat"
+text = "hello there"
+"""
+Edit = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Callable[..., Path]) -> Path:
+    """Two small models of one vocabulary, one of another, and a cache of their own."""
+    folder = tmp_path_factory.mktemp("run")
+    tiny_gguf(folder / "target.gguf", layers=4)
+    tiny_gguf(folder / "draft.gguf", layers=1)
+    tiny_gguf(folder / "other.gguf", layers=1, vocab=290)
+    return folder
+
+
+@pytest.fixture
+def recipe(work: Path) -> Edit:
+    """Writes the recipe beside the models, with these values."""
+
+    def write(**values: Any) -> Path:
+        defaults = {"new_tokens": 8, "repeats": 1, "target": "target.gguf", "draft": "draft.gguf"}
+        path = work / "tiny.toml"
+        path.write_text(RECIPE.format(**{**defaults, **values}))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def start(work: Path, tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Starts edgeprof in an empty folder, as a process group of its own like a shell does."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str | Path) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "edgeprof", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "EDGEPROF_CACHE": str(work / "cache")},
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_a_run_leaves_one_session_and_one_document(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    code, out, err = finish(start("run", recipe(), "-o", "new/s.sqlite", "--json"))
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["schema"] == "edgeprof.summary/1"
+    assert "session: new/s.sqlite" in err and "t+d k=2 r1: complete" in err
+    session = read_session(tmp_path / "new" / "s.sqlite")
+    assert session.info.complete
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["s.sqlite"]
+
+
+def test_what_is_converted_is_said_before_and_done_once(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    finish(start("run", recipe(), "-o", "first.sqlite"))
+    code, out, err = finish(start("run", recipe(), "--quiet"))
+    assert code == 0 and "converting" not in err
+    assert out.startswith("tiny on ")
+    (output,) = tmp_path.glob("tiny-*Z.sqlite")
+    assert err == f"session: {output.name}\n"
+
+
+def test_options_change_the_recipe_and_are_in_the_session(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    options = ["-k", "3", "-n", "5", "-r", "2", "--threads", "2", "--prompt", "one two"]
+    code, _, err = finish(start("run", recipe(), "-o", "s.sqlite", *options))
+    assert code == 0, err
+    session = read_session(tmp_path / "s.sqlite")
+    assert {leg.variant for leg in session.legs if leg.kind == "decode"} == {"t", "t+d k=3"}
+    assert max(leg.repeat for leg in session.legs) == 2
+    assert {request.new_tokens for request in session.requests} == {5}
+    assert session.info.models["t"].threads == 2 and session.info.models["d"].threads == 1
+    assert session.info.recipe["prompts"] == [{"kind": "given", "text": "one two"}]
+
+
+def test_r30_draft_length_0_leaves_the_drafts_out_and_says_so(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    code, _, err = finish(start("run", recipe(), "-o", "s.sqlite", "-k", "0"))
+    assert code == 0 and "plain decoding only" in err
+    assert list(read_session(tmp_path / "s.sqlite").info.models) == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("-k", "-1", "0<=x<=64"),
+        ("-k", "1000", "0<=x<=64"),
+        ("-n", "0", "1<=x<=1000000"),
+        ("-r", "0", "1<=x<=1000"),
+        ("--threads", "0", "1<=x<=1024"),
+    ],
+)
+def test_r30_numbers_out_of_range_are_answered_with_the_range(
+    start: Start, recipe: Edit, option: str, value: str, allowed: str
+) -> None:
+    code, _, err = finish(start("run", recipe(), option, value))
+    assert code == 2 and allowed in err
+
+
+def refused(outcome: tuple[int, str, str], code: int, says: str, tmp_path: Path) -> None:
+    """One line on stderr, nothing on stdout, nothing left behind."""
+    assert outcome[0] == code, outcome
+    assert outcome[1] == ""
+    errors = [line for line in outcome[2].splitlines() if not line.startswith(("conv", "writing"))]
+    assert len(errors) == 1 and errors[0].startswith("Error: ") and says in errors[0], outcome[2]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"target": "smollm2-135"}, "did you mean 'smollm2-135m'"),
+        ({"target": "nowhere.gguf"}, "nowhere.gguf"),
+        ({"draft": "models/gone"}, "models/gone"),
+    ],
+)
+def test_a_missing_model_is_a_matter_of_usage(
+    start: Start, recipe: Edit, tmp_path: Path, values: dict[str, Any], says: str
+) -> None:
+    refused(finish(start("run", recipe(**values))), 2, says, tmp_path)
+
+
+def test_a_missing_recipe_is_answered_with_the_nearest(start: Start, tmp_path: Path) -> None:
+    refused(finish(start("run", "smollm2-135")), 2, "did you mean 'smollm2-135m'?", tmp_path)
+    refused(finish(start("run", "./none.toml")), 2, "none.toml", tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "web page", "wrong magic"])
+def test_a_corrupt_gguf_is_told(
+    start: Start, recipe: Edit, work: Path, tmp_path: Path, damage: str
+) -> None:
+    whole = (work / "target.gguf").read_bytes()
+    content = {
+        "truncated": whole[: len(whole) // 2],
+        "web page": b"<!DOCTYPE html><html><body>Not found</body></html>",
+        "wrong magic": b"FUGG" + whole[4:],
+    }[damage]
+    (work / "bad.gguf").write_bytes(content)
+    refused(finish(start("run", recipe(target="bad.gguf"))), 1, "bad.gguf", tmp_path)
+
+
+def test_a_draft_with_another_vocabulary_is_told(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    # 290 tokens instead of 300: the merges that fit end at id 289
+    outcome = finish(start("run", recipe(draft="other.gguf")))
+    refused(outcome, 1, "token 290 is absent", tmp_path)
+
+
+def test_p08_an_output_that_cannot_be_written_is_told_before(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    outcome = finish(start("run", recipe(), "-o", "/proc/s.sqlite"))
+    refused(outcome, 3, "/proc/s.sqlite: cannot be written", tmp_path)
+
+
+def test_p09_an_existing_output_is_kept(start: Start, recipe: Edit, tmp_path: Path) -> None:
+    (tmp_path / "s.sqlite").write_bytes(b"mine")
+    code, out, err = finish(start("run", recipe(), "-o", "s.sqlite"))
+    assert code == 2 and out == "" and "exists already" in err and len(err.splitlines()) == 1
+    assert (tmp_path / "s.sqlite").read_bytes() == b"mine"
+
+
+@pytest.fixture
+def running(start: Start, recipe: Edit, tmp_path: Path) -> "subprocess.Popen[str]":
+    """A run that would take minutes, past its warm-up."""
+    path = recipe(new_tokens=200, repeats=1000)
+    process = start("run", path, "-o", "s.sqlite")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("t+d k=2 r1"):
+            return process
+    raise AssertionError("the run ended early")
+
+
+def decoder_of(process: "subprocess.Popen[str]") -> psutil.Process:
+    children = psutil.Process(process.pid).children()
+    return next(child for child in children if "edgeprof.profiling.decoder" in child.cmdline())
+
+
+def check_nothing_is_missing(session: Session, killed_ns: int) -> None:
+    """Every pass is there but those of the last half second, those of the warm-up included."""
+    assert not session.info.complete
+    assert [entry.id for entry in session.passes] == list(range(1, len(session.passes) + 1))
+    assert killed_ns - max(entry.t1_ns for entry in session.passes) < 0.5e9
+    warm = {leg.id for leg in session.legs if leg.warmup}
+    assert len(warm) == 2 and warm <= {entry.leg_id for entry in session.passes}
+
+
+def test_kill_of_the_parent_leaves_a_readable_session_and_no_children(
+    running: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    children = psutil.Process(running.pid).children()
+    assert len(children) == 2
+    time.sleep(0.7)
+    killed_ns = time.monotonic_ns()
+    running.kill()
+    running.communicate()
+    check_nothing_is_missing(read_session(tmp_path / "s.sqlite"), killed_ns)
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
+
+
+def test_kill_of_the_decoder_ends_the_run_with_a_partial_result(
+    running: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    time.sleep(0.7)
+    killed_ns = time.monotonic_ns()
+    decoder_of(running).kill()
+    code, out, err = finish(running)
+    assert code == 4 and "Error: the run ended early: the decoder was killed by SIGKILL" in err
+    assert "Traceback" not in err and "the decoder was killed by SIGKILL" in out
+    session = read_session(tmp_path / "s.sqlite")
+    check_nothing_is_missing(session, killed_ns)
+    assert not (tmp_path / "s.sqlite-wal").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_leg_and_keeps_the_file(
+    running: "subprocess.Popen[str]", tmp_path: Path, number: int
+) -> None:
+    # a terminal sends Ctrl-C to the whole group, timeout(1) sends SIGTERM to the process
+    asked_ns = time.monotonic_ns()
+    (os.killpg if number == signal.SIGINT else os.kill)(running.pid, number)
+    code, _, err = finish(running)
+    assert code == 130 and "what was measured is kept" in err and "Traceback" not in err
+    session = read_session(tmp_path / "s.sqlite")
+    assert not session.info.complete and session.info.ended_reason == "interrupted"
+    assert session.legs[-1].status in ("interrupted", "complete")
+    assert session.events == []
+    last = session.passes[-1]
+    assert asked_ns - last.t1_ns < 0.2e9
+    assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]

@@ -1,0 +1,76 @@
+"""What is refused before time is spent."""
+
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from msgspec.structs import replace
+
+from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.profiling.checks import plan_job
+from edgeprof.recipe import Prompt, Recipe
+
+Folders = dict[str, DecoderFolder]
+
+
+def prompted(recipe: Recipe, text: str) -> Recipe:
+    return replace(recipe, prompts=[Prompt(kind="chat", text=text)])
+
+
+def test_a_job_holds_models_threads_and_tokens(recipe: Recipe, folders: Folders) -> None:
+    job = plan_job(recipe, folders)
+    assert {key: (m.role, m.threads) for key, m in job.models.items()} == {
+        "t": ("target", 1),
+        "d": ("draft", 1),
+    }
+    assert len(job.prompts["t"]) == 2 and all(job.prompts["t"])
+
+
+def test_r24_an_empty_prompt_is_a_matter_of_usage(recipe: Recipe, folders: Folders) -> None:
+    with pytest.raises(UsageFault, match=r"prompt 1 \(chat\) has no tokens"):
+        plan_job(prompted(recipe, ""), folders)
+
+
+def test_r24_a_template_can_give_an_empty_prompt_its_first_token(
+    recipe: Recipe, folders: Folders
+) -> None:
+    templated = replace(prompted(recipe, ""), template="<|im_start|>{prompt}")
+    assert plan_job(templated, folders).prompts == {"t": [[1]]}
+
+
+def test_r25_the_prompt_is_as_long_as_its_tokens_say(recipe: Recipe, folders: Folders) -> None:
+    # one byte, one token, nothing added and nothing taken away
+    assert [len(tokens) for tokens in plan_job(prompted(recipe, "x"), folders).prompts["t"]] == [1]
+
+
+def test_a_prompt_that_fills_the_context_is_refused(recipe: Recipe, folders: Folders) -> None:
+    with pytest.raises(UsageFault, match=r"has 300 tokens and leaves no room in a context of 250"):
+        plan_job(prompted(recipe, "7" * 300), folders)  # digits are split one by one
+
+
+def test_held_passes_need_room(recipe: Recipe, folders: Folders) -> None:
+    with pytest.raises(UsageFault, match=r"248 \+ 4 tokens and t has 250"):
+        plan_job(replace(recipe, held_context_tokens=248), folders)
+
+
+def test_r08_available_memory_counts_not_free_memory(
+    recipe: Recipe, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def memory(available: int) -> None:
+        value = SimpleNamespace(free=420_000, available=available, total=8 << 30)
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: value)
+
+    manifests = [folder.manifest for folder in folders.values()]
+    # weights of both, and both caches at 250 tokens
+    needed = sum(m.resident_weight_bytes + 250 * m.kv_bytes_per_token for m in manifests if m)
+    memory(needed)
+    plan_job(recipe, folders)
+    memory(needed - 1)
+    with pytest.raises(EnvironmentFault, match="available"):
+        plan_job(recipe, folders)
+
+
+def test_one_name_for_a_target_and_a_drafter_is_refused(recipe: Recipe, folders: Folders) -> None:
+    with pytest.raises(UsageFault, match="'t' names a target and a drafter"):
+        plan_job(replace(recipe, drafters={"t": recipe.drafters["ngram"]}), folders)

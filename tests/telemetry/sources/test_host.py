@@ -1,0 +1,43 @@
+"""The host source on the machine at hand."""
+
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from edgeprof.telemetry.signals import unit_of
+from edgeprof.telemetry.sources.host import host_readers
+
+
+def test_the_machine_at_hand_gives_plausible_values() -> None:
+    readers = host_readers()
+    values = {name: value for reader in readers for name, value in reader.read().items()}
+    assert values.keys() == {channel.name for reader in readers for channel in reader.channels}
+    for name in values:
+        unit_of(name)  # every one is a signal
+    total, used = values["ram_total_bytes"], values["ram_used_bytes"]
+    assert total == psutil.virtual_memory().total
+    assert total is not None and used is not None and 0 < used < total
+    busy = values["cpu_busy_frac"]
+    assert busy is not None and 0 <= busy <= 1
+    assert values["cpu_online"] == psutil.cpu_count()
+
+
+def test_zones_are_named_apart_and_nonsense_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def zone(label: str, current: float | None) -> SimpleNamespace:
+        return SimpleNamespace(label=label, current=current)
+
+    chips = {
+        "thermal-fan-est": [zone("", 41.5)],
+        "coretemp": [zone("Core 0", 50.0), zone("Core 0", 51.0)],
+        "tj": [zone("", -256.0)],
+        "pmic": [zone("", None)],
+    }
+    monkeypatch.setattr(psutil, "sensors_temperatures", lambda: chips)
+    assert host_readers()[-1].read() == {
+        "temp_c.thermal_fan_est": 41.5,
+        "temp_c.core_0": 50.0,
+        "temp_c.core_0_2": 51.0,
+        "temp_c.tj": None,
+        "temp_c.pmic": None,
+    }
