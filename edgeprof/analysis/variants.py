@@ -15,7 +15,7 @@ from edgeprof.session.records import Leg, Pass, Request, Round, Session, Token
 class Answer(Struct, frozen=True, kw_only=True):
     """One request that ended, with all that belongs to it, in order.
 
-    ``occurrence`` tells apart requests of one leg that share a prompt.
+    ``occurrence`` tells apart requests of one repeat that share a prompt.
     """
 
     request: Request
@@ -114,7 +114,7 @@ def _runs_of(name: str, legs: list[Leg], records: _RecordsByOwner) -> VariantRun
         drafter_kind=_text(attrs, "drafter_kind"),
         draft_tokens=draft_tokens if isinstance(draft_tokens, int) else None,
         legs=used,
-        answers=[answer for leg in used for answer in _answers(leg, records)],
+        answers=_answers(used, records),
         unfinished=sum(r.t1_ns is None for leg in used for r in records.requests[leg.id]),
     )
 
@@ -125,24 +125,25 @@ def _text(attrs: dict[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _answers(leg: Leg, records: _RecordsByOwner) -> list[Answer]:
-    """The requests of a leg that ended."""
-    seen: dict[str, int] = defaultdict(int)
+def _answers(legs: list[Leg], records: _RecordsByOwner) -> list[Answer]:
+    """The requests of a variant's legs that ended."""
+    seen: dict[tuple[int, str], int] = defaultdict(int)
     answers = []
-    for request in records.requests[leg.id]:
-        occurrence = seen[request.prompt_sha256]
-        seen[request.prompt_sha256] += 1
-        if request.t1_ns is None:
-            continue
-        tokens = sorted(records.tokens[request.id], key=lambda token: token.position)
-        answers.append(
-            Answer(
-                request=request,
-                repeat=leg.repeat,
-                occurrence=occurrence,
-                rounds=records.rounds[request.id],
-                passes=records.passes[request.id],
-                token_ids=[token.token_id for token in tokens],
+    for leg in legs:
+        for request in records.requests[leg.id]:
+            occurrence = seen[leg.repeat, request.prompt_sha256]
+            seen[leg.repeat, request.prompt_sha256] += 1
+            if request.t1_ns is None:
+                continue
+            tokens = sorted(records.tokens[request.id], key=lambda token: token.position)
+            answers.append(
+                Answer(
+                    request=request,
+                    repeat=leg.repeat,
+                    occurrence=occurrence,
+                    rounds=records.rounds[request.id],
+                    passes=records.passes[request.id],
+                    token_ids=[token.token_id for token in tokens],
+                )
             )
-        )
     return answers

@@ -128,11 +128,27 @@ class _Silence:
 
 
 class _Lines(_Silence):
-    """One line a leg, for logs."""
+    """One line a stage, for logs; a repeat of all answers is one stage."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._seconds = 0.0
 
     def leg(self, leg: "Leg") -> None:
-        if leg.t1_ns is not None:
-            _talk(f"{leg.name}: {leg.status} in {(leg.t1_ns - leg.t0_ns) / 1e9:.1f} s")
+        if leg.t1_ns is None:
+            return
+        stage = leg.name
+        if leg.kind == "decode":
+            stage = "warm-up" if leg.warmup else f"repeat {leg.repeat}"
+        if stage != self._stage:
+            self.finish()
+        self._stage = stage
+        self._seconds += (leg.t1_ns - leg.t0_ns) / 1e9
+
+    def finish(self) -> None:
+        if self._stage:
+            _talk(f"{self._stage}: {self._seconds:.1f} s")
+        self._stage, self._seconds = "", 0.0
 
 
 class _Bar(_Silence):

@@ -139,15 +139,17 @@ class _Decoding:
                     self._answer(leg, variant, index % len(self._recipe.prompts))
 
     def _repeat(self, repeat: int) -> None:
-        answers: dict[str, tuple[Leg, list[list[int]]]] = {}
-        for variant in variant_order(self._recipe.variants, repeat):
-            with self._decode_leg(variant, f"{variant.name} r{repeat}", repeat) as leg:
-                prompts = range(len(self._recipe.prompts))
-                answers[variant.name] = leg, [self._answer(leg, variant, i) for i in prompts]
-        for variant in self._recipe.variants:
-            if variant.drafter is not None and variant.target in answers:
-                leg, tokens = answers[variant.name]
-                self._compare(leg, variant, answers[variant.target][1], tokens)
+        for index in range(len(self._recipe.prompts)):
+            turn = (repeat - 1) * len(self._recipe.prompts) + index
+            answers: dict[str, tuple[Leg, list[int]]] = {}
+            for variant in variant_order(self._recipe.variants, turn):
+                name = f"{variant.name} r{repeat} p{index + 1}"
+                with self._decode_leg(variant, name, repeat) as leg:
+                    answers[variant.name] = leg, self._answer(leg, variant, index)
+            for variant in self._recipe.variants:
+                if variant.drafter is not None and variant.target in answers:
+                    leg, tokens = answers[variant.name]
+                    self._compare(leg, variant, index, answers[variant.target][1], tokens)
 
     def _decode_leg(self, variant: Variant, name: str, repeat: int) -> AbstractContextManager[Leg]:
         """A leg in which ``variant`` answers prompts; repeat 0 is the warm-up."""
@@ -202,28 +204,27 @@ class _Decoding:
         return ModelDrafter(self._models[variant.drafter])
 
     def _compare(
-        self, leg: Leg, variant: Variant, reference: list[list[int]], answers: list[list[int]]
+        self, leg: Leg, variant: Variant, index: int, reference: list[int], tokens: list[int]
     ) -> None:
-        """Note every answer that is not the plain one, with the logit gap where they part."""
-        for index, tokens in enumerate(answers):
-            divergence = first_divergence(reference[index], tokens)
-            if divergence is None:
-                continue
-            place = (variant.target, index, divergence.position, divergence.token)
-            if place not in self._gaps:
-                prompt = self._job.prompts[variant.target][index]
-                model = self._models[variant.target]
-                self._gaps[place] = logit_gap(model, prompt, reference[index], divergence)
-            detail = {
-                "variant": variant.name,
-                "baseline": variant.target,
-                "request_index": index,
-                "position": divergence.position,
-                "logit_gap": self._gaps[place],
-                "reference_token": divergence.reference_token,
-                "token": divergence.token,
-            }
-            self._journal.note(leg, "divergence", detail)
+        """Note an answer that is not the plain one, with the logit gap where they part."""
+        divergence = first_divergence(reference, tokens)
+        if divergence is None:
+            return
+        place = (variant.target, index, divergence.position, divergence.token)
+        if place not in self._gaps:
+            prompt = self._job.prompts[variant.target][index]
+            model = self._models[variant.target]
+            self._gaps[place] = logit_gap(model, prompt, reference, divergence)
+        detail = {
+            "variant": variant.name,
+            "baseline": variant.target,
+            "request_index": index,
+            "position": divergence.position,
+            "logit_gap": self._gaps[place],
+            "reference_token": divergence.reference_token,
+            "token": divergence.token,
+        }
+        self._journal.note(leg, "divergence", detail)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from edgeprof.recipe import ModelDrafter, Recipe, Variant
 
 
-def variant_order(variants: Sequence[Variant], repeat: int) -> list[Variant]:
-    """The variants in the order of this repeat, counted from 1.
+def variant_order(variants: Sequence[Variant], turn: int) -> list[Variant]:
+    """The variants in the order in which they answer a prompt; ``turn`` counts prompts from 0.
 
-    The plain ones come first in the first repeat; each later repeat starts one further on, so that
-    a drift of the machine does not fall on the same variant every time.
+    All variants answer a prompt one after the other, so that a drift of the machine falls on all
+    alike. The plain ones come first in the first turn; each later one starts one further on.
     """
     first = sorted(variants, key=lambda variant: variant.drafter is not None)
-    shift = (repeat - 1) % len(first)
+    shift = turn % len(first)
     return first[shift:] + first[:shift]
 
 
@@ -25,5 +25,6 @@ def leg_count(recipe: Recipe) -> int:
     """All legs but those of the ceilings, whose number the runtime knows."""
     checks = len(recipe.targets)
     held = len(recipe.targets) + len(model_drafters(recipe)) if recipe.verify_tokens else 0
-    passes_over_variants = recipe.repeats + (recipe.warmup_requests > 0)
-    return checks + held + passes_over_variants * len(recipe.variants)
+    warm_up = len(recipe.variants) if recipe.warmup_requests else 0
+    answers = recipe.repeats * len(recipe.prompts) * len(recipe.variants)
+    return checks + held + warm_up + answers

@@ -7,7 +7,6 @@ from msgspec import Struct
 from edgeprof.analysis.summary import Comparison, Summary
 from edgeprof.quantity import Quantity
 
-_NO_GAIN = ("does not pay", "no difference beyond noise")
 _CONTRAST = 0.1  # of a plain token: the least cost that a verdict names, too
 
 
@@ -29,31 +28,23 @@ def headlines(summary: Summary) -> list[Headline]:
 
 
 def contrast(summary: Summary) -> str | None:
-    """Why drafting pays for one target and not for another: their v(n) side by side."""
-    pays = [c for c in summary.comparisons if c.verdict.outcome == "pays"]
-    winners = {comparison.target for comparison in pays}
-    losers = [
-        comparison
-        for comparison in summary.comparisons
-        if comparison.target not in winners and comparison.verdict.outcome in _NO_GAIN
-    ]
-    if not pays or not losers:
+    """What checking several tokens costs each target, where that differs, and what comes of it."""
+    best = {
+        target: _best([c for c in summary.comparisons if c.target == target])
+        for target in dict.fromkeys(c.target for c in summary.comparisons)
+    }
+    held = {(cost.target, cost.tokens): cost.measured.value or 0.0 for cost in summary.verify_cost}
+    sizes = [n for n in {n for _, n in held} if n > 1 and all((t, n) in held for t in best)]
+    if not sizes:
         return None
-    winner, loser = _best(pays).target, losers[0].target
-    sizes = [
-        {cost.tokens for cost in summary.verify_cost if cost.target == target}
-        for target in (winner, loser)
-    ]
-    shared = [n for n in sizes[0] & sizes[1] if n > 1]
-    if not shared:
-        return None
-    n = _typical_size(shared, losers)
-    costs = {c.target: c.measured.value or 0.0 for c in summary.verify_cost if c.tokens == n}
-    if costs[loser] - costs[winner] < _CONTRAST:
+    n = _typical_size(sizes, summary.comparisons)
+    cheap, dear = (choose(best, key=lambda target: held[target, n]) for choose in (min, max))
+    if held[dear, n] - held[cheap, n] < _CONTRAST:
         return None  # the difference lies elsewhere; each target's own reason tells
     return (
-        f"The contrast: checking {n} tokens in one pass costs {costs[winner]:.2f} of one token "
-        f"with {winner} and {costs[loser]:.2f} with {loser}."
+        f"The contrast: checking {n} tokens in one pass costs {held[cheap, n]:.2f} of one token "
+        f"with {cheap} and {held[dear, n]:.2f} with {dear}; at best, speculation gives "
+        f"{ratio(best[cheap].decode_speedup)} and {ratio(best[dear].decode_speedup)}."
     )
 
 

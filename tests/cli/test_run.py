@@ -112,7 +112,7 @@ def test_a_run_leaves_one_session_and_one_document(
     assert code == 0, err
     document = json.loads(out)
     assert document["schema"] == "edgeprof.summary/1"
-    assert "session: new/s.sqlite" in err and "t+d k=2 r1: complete" in err
+    assert "session: new/s.sqlite" in err and "repeat 1: " in err
     session = read_session(tmp_path / "new" / "s.sqlite")
     assert session.info.complete
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["s.sqlite"]
@@ -239,7 +239,7 @@ def running(start: Start, recipe: Edit, tmp_path: Path) -> "subprocess.Popen[str
     process = start("run", path, "-o", "s.sqlite")
     assert process.stderr is not None
     for line in process.stderr:
-        if line.startswith("t+d k=2 r1"):
+        if line.startswith("warm-up: "):
             return process
     raise AssertionError("the run ended early")
 

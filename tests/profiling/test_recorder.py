@@ -70,25 +70,31 @@ def test_legs_come_in_the_planned_order(session: Session) -> None:
         "t+d k=2 warm-up",
         "t warm-up",
         "t+ngram k=3 warm-up",
-        "t r1",
-        "t+d k=2 r1",
-        "t+ngram k=3 r1",
-        "t+d k=2 r2",
-        "t+ngram k=3 r2",
-        "t r2",
+        "t r1 p1",
+        "t+d k=2 r1 p1",
+        "t+ngram k=3 r1 p1",
+        "t+d k=2 r1 p2",
+        "t+ngram k=3 r1 p2",
+        "t r1 p2",
+        "t+ngram k=3 r2 p1",
+        "t r2 p1",
+        "t+d k=2 r2 p1",
+        "t r2 p2",
+        "t+d k=2 r2 p2",
+        "t+ngram k=3 r2 p2",
     ]
-    assert [leg.warmup for leg in session.legs] == [False] * 3 + [True] * 3 + [False] * 6
+    assert [leg.warmup for leg in session.legs] == [False] * 3 + [True] * 3 + [False] * 12
 
 
 def test_legs_tell_what_they_are(session: Session) -> None:
     legs = {leg.name: leg for leg in session.legs}
-    assert legs["t+d k=2 r2"].attrs == {
+    assert legs["t+d k=2 r2 p1"].attrs == {
         "target": "t",
         "drafter": "d",
         "drafter_kind": "model",
         "draft_tokens": 2,
     }
-    assert legs["t r1"].attrs == {
+    assert legs["t r1 p1"].attrs == {
         "target": "t",
         "drafter": None,
         "drafter_kind": None,
@@ -160,14 +166,15 @@ def check_divergences(session: Session) -> None:
     """There is an event exactly where an answer is not the plain one."""
     found = answers(session)
     expected = set()
-    legs = [leg for leg in session.legs if leg.kind == "decode" and not leg.warmup]
-    for leg in legs:
-        plain = next(o for o in legs if o.variant == "t" and o.repeat == leg.repeat)
-        own = [found[leg.id, r.id] for r in session.requests if r.leg_id == leg.id]
-        reference = [found[plain.id, r.id] for r in session.requests if r.leg_id == plain.id]
-        for index, pair in enumerate(zip(reference, own, strict=True)):
-            if (divergence := first_divergence(*pair)) is not None:
-                expected.add((leg.id, index, divergence.position, divergence.token))
+    legs = {leg.name: leg for leg in session.legs if leg.kind == "decode" and not leg.warmup}
+    requests = {request.leg_id: request for request in session.requests}
+    for name, leg in legs.items():
+        _, turn = name.rsplit(" r", 1)  # "1 p2"
+        plain = legs[f"t r{turn}"]
+        reference, own = (found[o.id, requests[o.id].id] for o in (plain, leg))
+        if (divergence := first_divergence(reference, own)) is not None:
+            index = int(turn.split(" p")[1]) - 1
+            expected.add((leg.id, index, divergence.position, divergence.token))
     events = [event for event in session.events if event.kind == "divergence"]
     keys = ("request_index", "position", "token")
     assert {(e.leg_id, *(e.detail[key] for key in keys)) for e in events} == expected
@@ -201,7 +208,7 @@ def test_r41_a_model_that_drafts_for_itself_is_always_right(
     session = record(chosen, twins, tmp_path / "s.sqlite", progress=heard)
     rounds = [round_ for round_ in session.rounds if round_.drafted]
     assert rounds and all(r.accepted == r.drafted == r.evaluated for r in rounds)
-    assert heard.planned == len(heard.ended) == 1 + 2
+    assert heard.planned == len(heard.ended) == 1 + 1 + 2  # check, warm-up, two prompts
 
 
 def test_r17_a_short_draft_context_ends_drafting_not_the_answer(
