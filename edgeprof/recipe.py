@@ -13,6 +13,7 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
 DraftTokens = Annotated[int, Meta(ge=1, le=64)]
+Seed = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 
 
 class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +60,10 @@ class NgramDrafter(
 
     longest: Annotated[int, Meta(ge=1, le=16)] = 3
     shortest: Annotated[int, Meta(ge=1, le=16)] = 1
+
+    def __post_init__(self) -> None:
+        if self.shortest > self.longest:
+            raise ValueError(f"shortest is {self.shortest}, more than longest, {self.longest}")
 
 
 class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,7 +112,17 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     held_context_tokens: Count = 256
     held_repeats: Count = 9
     measure_ceiling: bool = True
-    seed: int = 0
+    seed: Seed = 0
+
+
+def model_uses(recipe: Recipe) -> dict[str, ModelUse]:
+    """Every model that the recipe uses, targets first, by its name there."""
+    drafts = {
+        key: drafter.use()
+        for key, drafter in recipe.drafters.items()
+        if isinstance(drafter, ModelDrafter)
+    }
+    return {**recipe.targets, **drafts}
 
 
 def read_recipe(path: Path) -> Recipe:

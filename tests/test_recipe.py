@@ -98,6 +98,12 @@ def test_defaults_fill_what_a_recipe_leaves_out(minimal: Path) -> None:
         ("question", "new_tokens = 0\nquestion", "new_tokens"),
         ("question", "verify_tokens = [0]\nquestion", "verify_tokens"),
         ('model = "x.gguf"', 'model = "x.gguf", threads = 0', "threads"),
+        ("question", "seed = 18446744073709551616\nquestion", "seed"),
+        (
+            "question",
+            'drafters.n = {kind = "ngram", longest = 2, shortest = 5}\nquestion',
+            "shortest is 5, more than longest, 2",
+        ),
         ('model = "x.gguf"', 'model = "x.gguf", provider = "tpu"', "tpu"),
         ("schema", "= schema", "not valid TOML"),
     ],

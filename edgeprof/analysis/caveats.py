@@ -69,9 +69,10 @@ def _not_real(session: Session) -> Iterable[str]:
 def _events(session: Session) -> Iterable[str]:
     """Divergences are told with the outputs they concern."""
     notable = [e for e in session.events if e.severity != "info" and e.kind != "divergence"]
+    details = {event.kind: event.detail for event in reversed(notable)}  # the first of each kind
     for kind, count in Counter(event.kind for event in notable).items():
-        detail = next(event.detail for event in notable if event.kind == kind)
-        what = ", ".join(f"{key} {value}" for key, value in detail.items())
+        detail = details[kind]
+        what = ", ".join(f"{key} {value}" for key, value in detail.items() if key != "stderr")
         times = "" if count == 1 else f" ({count} times)"
         yield f"{kind}{times}: {what}" if what else f"{kind}{times}"
 

@@ -250,7 +250,7 @@ def _output_limits(evidence: Evidence) -> list[Limit]:
     output = evidence.output
     if output is None or output.identical is not False:
         return []
-    gap = "" if output.logit_gap is None else f", where the reference led by {output.logit_gap:.2g}"
+    gap = "" if output.logit_gap is None else f", with a logit gap of {output.logit_gap:.2g} there"
     return [
         Limit(
             name="output differs",

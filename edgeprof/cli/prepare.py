@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgeprof.convert.folder import cached_conversion
+from edgeprof.convert.head_rows import read_head_rows
 from edgeprof.errors import UsageFault
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.models.fetch import cache_dir, fetch
 from edgeprof.models.sources import is_source, known_models, refuse_unknown
-from edgeprof.recipe import ModelDrafter, ModelUse, Recipe
+from edgeprof.recipe import ModelUse, Recipe, model_uses
 
 Talk = Callable[[str], None]
 
@@ -17,14 +18,14 @@ def prepare(recipe: Recipe, folder: Path, *, talk: Talk) -> dict[str, DecoderFol
     """A decoder folder for every target and model drafter, by its name in the recipe.
 
     Paths in the recipe are taken from ``folder``, the recipe's own. What has to be fetched or
-    converted is said to ``talk`` before. All models are looked for before the first is fetched.
+    converted is said to ``talk`` before. All models and head rows are looked for before the
+    first is fetched.
     """
-    uses: dict[str, ModelUse] = dict(recipe.targets)
-    for key, drafter in recipe.drafters.items():
-        if isinstance(drafter, ModelDrafter):
-            uses[key] = drafter.use()
+    uses = model_uses(recipe)
     for use in uses.values():
         _locate(use, folder)
+        if use.head_rows:
+            read_head_rows(folder / use.head_rows)
     return {key: _decoder(use, folder, talk) for key, use in uses.items()}
 
 

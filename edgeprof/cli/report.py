@@ -32,8 +32,8 @@ def command(
 ) -> None:
     """Show what SESSION measured: what pays, what does not, and why.
 
-    Text on the terminal by default; `-o DIR` writes DIR/report.md with plots beside it. An
-    incomplete session is reported in full and exits with 4.
+    Text on the terminal by default; `-o DIR` writes DIR/report.md with plots beside it and prints
+    its path. An incomplete session is reported in full and exits with 4.
     """
     if as_json and form not in (None, "json"):
         raise click.UsageError("--json and --format contradict each other")
@@ -48,6 +48,7 @@ def _report(path: Path, output: Path | None, form: Form, force: bool) -> bool:
     import msgspec
 
     from edgeprof.analysis.summary import summarise
+    from edgeprof.report.headline import headlines
     from edgeprof.report.markdown import check_folder, markdown, write_report
     from edgeprof.report.table import terminal_width
     from edgeprof.report.text import session_text
@@ -58,7 +59,9 @@ def _report(path: Path, output: Path | None, form: Form, force: bool) -> bool:
     summary = summarise(read_session(path))
     if form == "md" and output is not None:
         report = write_report(summary, output, force=force)
-        click.echo(f"wrote {report} and its plots", err=True)
+        for headline in headlines(summary):
+            click.echo(f"{headline.target}: {headline.answer}", err=True)
+        click.echo(str(report))
     elif form == "json":
         document = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
         _put(document, output, force)

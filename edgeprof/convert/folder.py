@@ -7,8 +7,9 @@ they were made from.
 import hashlib
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,7 @@ from edgeprof.models.decoder_folder import (
     Manifest,
     read_decoder_folder,
 )
+from edgeprof.models.fetch import STALE_AFTER_S
 from edgeprof.models.readers.gguf import GgufHeader, read_header
 
 if TYPE_CHECKING:
@@ -96,15 +98,28 @@ def cached_conversion(
     attention_pad: int = 1,
     talk: Talk = _silent,
 ) -> DecoderFolder:
-    """The conversion of the file with that hash, made now unless ``cache`` holds it."""
+    """The conversion of the file with that hash, made now unless ``cache`` holds it whole."""
     choices = _Choices(weights=weights, head_rows=head_rows, attention_pad=attention_pad)
     folder = cache / _cache_key(sha256, choices)
-    if not folder.is_dir():
-        header = read_header(gguf)
-        # Another process may have made the same folder in the meantime.
-        with _appearing(folder, replace=True) as unfinished:
-            _write(header, sha256, choices, unfinished, talk)
+    if folder.is_dir():
+        try:
+            return read_decoder_folder(folder)
+        except FileFault as fault:
+            talk(f"{fault}; converting again")
+    _remove_left_overs(cache)
+    header = read_header(gguf)
+    # Another process may have made the same folder in the meantime.
+    with _appearing(folder, replace=True) as unfinished:
+        _write(header, sha256, choices, unfinished, talk)
     return read_decoder_folder(folder)
+
+
+def _remove_left_overs(cache: Path) -> None:
+    """What conversions that were killed left behind; one that is at work is younger."""
+    for unfinished in cache.glob(".*"):
+        with suppress(FileNotFoundError):  # another process is done with it
+            if time.time() - unfinished.stat().st_mtime > STALE_AFTER_S:
+                shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _cache_key(sha256: str, choices: _Choices) -> str:

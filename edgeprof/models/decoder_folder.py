@@ -6,10 +6,10 @@ from and how many bytes a pass reads. Knows nothing of onnxruntime.
 """
 
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from edgeprof.errors import FileFault, UsageFault
 
@@ -18,6 +18,12 @@ GENAI_NAME = "genai_config.json"
 TOKENIZER_NAME = "tokenizer.json"
 HEAD_ROWS_NAME = "head_rows.npy"
 _MAX_JSON_BYTES = 1 << 20
+
+# Limits far above any real decoder; sums and products of such numbers stay harmless.
+_Size = Annotated[int, Meta(ge=1, le=1 << 50)]
+_Layers = Annotated[int, Meta(ge=1, le=1 << 12)]
+_Tokens = Annotated[int, Meta(ge=1, le=1 << 30)]
+_Rows = Annotated[int, Meta(ge=0, le=1 << 8)]
 
 
 class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,21 +42,21 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source_sha256: str
     weights: str
     kernel: str
-    attention_pad: int
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab_size: int
-    context_tokens: int
-    parameters: int
-    streamed_weight_bytes: int
-    resident_weight_bytes: int
-    kv_bytes_per_token: int
-    flop_per_token: int
+    attention_pad: _Rows
+    layers: _Layers
+    hidden: _Size
+    heads: _Size
+    kv_heads: _Size
+    head_dim: _Size
+    vocab_size: _Tokens
+    context_tokens: _Tokens
+    parameters: _Size
+    streamed_weight_bytes: _Size
+    resident_weight_bytes: _Size
+    kv_bytes_per_token: _Size
+    flop_per_token: _Size
     end_token_ids: list[int]
-    head_rows: int | None = None
+    head_rows: _Tokens | None = None
     onnx_sha256: str
 
 
@@ -69,16 +75,16 @@ class _GenaiOutputs(Struct):
 
 
 class _GenaiDecoder(Struct):
-    filename: str
-    num_hidden_layers: int
+    filename: Annotated[str, Meta(max_length=63)]  # 252 bytes at most, a name that any disk takes
+    num_hidden_layers: _Layers
     inputs: _GenaiInputs = field(default_factory=_GenaiInputs)
     outputs: _GenaiOutputs = field(default_factory=_GenaiOutputs)
 
 
 class _GenaiModel(Struct):
     decoder: _GenaiDecoder
-    vocab_size: int
-    context_length: int
+    vocab_size: _Tokens
+    context_length: _Tokens
     eos_token_id: int | list[int] | None = None
 
 
@@ -117,7 +123,7 @@ def _read_json(path: Path, kind: type[_Config]) -> _Config:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FileFault(f"{path}: {error}") from error
 
 

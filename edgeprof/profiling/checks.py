@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.models.pairing import check_pair
+from edgeprof.models.readers.onnx_graph import read_onnx_graph, require_external_data
 from edgeprof.profiling.environment import usable_cores
 from edgeprof.profiling.messages import DecodeJob, PreparedModel
 from edgeprof.profiling.prompts import encode_prompts
 from edgeprof.profiling.schedule import model_drafters
-from edgeprof.recipe import ModelDrafter, Recipe
+from edgeprof.recipe import Recipe, model_uses
+from edgeprof.runner.agreement import LEAST_CAPACITY
 
 _CEILING_BYTES = 1_200_000_000  # the largest product of runner.ceiling
 
@@ -21,8 +23,9 @@ def plan_job(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> DecodeJob:
     """
     _check_names(recipe)
     _check_pairs(recipe, folders)
-    for key in recipe.targets:
-        _check_held_room(recipe, key, folders[key])
+    for key in model_uses(recipe):
+        require_external_data(read_onnx_graph(folders[key].onnx_path))
+        _check_room(recipe, key, folders[key])
     prompts = {key: encode_prompts(recipe, folders[key]) for key in recipe.targets}
     _check_memory(recipe, folders)
     return DecodeJob(recipe=recipe, models=_prepared(recipe, folders), prompts=prompts)
@@ -44,16 +47,23 @@ def _check_pairs(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> None:
         check_pair(target, folders[target], drafter, folders[drafter])
 
 
-def _check_held_room(recipe: Recipe, key: str, folder: DecoderFolder) -> None:
-    if not recipe.verify_tokens:
-        return
+def _check_room(recipe: Recipe, key: str, folder: DecoderFolder) -> None:
+    """The probe and the held passes fit into the model's cache."""
     pad = folder.manifest.attention_pad if folder.manifest else 0
     room = min(recipe.context_tokens, folder.context_tokens - pad)
-    needed = recipe.held_context_tokens + max(recipe.verify_tokens)
+    if room < LEAST_CAPACITY:
+        raise UsageFault(
+            f"recipe {recipe.name}: {key} has a context of {room} tokens, fewer than "
+            f"{LEAST_CAPACITY}; raise context_tokens or choose another model"
+        )
+    if not recipe.verify_tokens:
+        return
+    largest = max(recipe.verify_tokens) if key in recipe.targets else 1
+    needed = recipe.held_context_tokens + largest
     if needed > room:
         raise UsageFault(
             f"recipe {recipe.name}: held passes need a context of {recipe.held_context_tokens} + "
-            f"{max(recipe.verify_tokens)} tokens and {key} has {room}; lower held_context_tokens"
+            f"{largest} tokens and {key} has {room}; lower held_context_tokens"
         )
 
 
@@ -81,18 +91,16 @@ def _resident_bytes(folder: DecoderFolder, context_tokens: int) -> int:
 
 
 def _prepared(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> dict[str, PreparedModel]:
-    uses = {key: ("target", use) for key, use in recipe.targets.items()}
-    for key, drafter in recipe.drafters.items():
-        if isinstance(drafter, ModelDrafter):
-            uses[key] = ("draft", drafter.use())
+    """More threads than cores are only in each other's way: there are as many at most."""
+    cores = usable_cores()
     return {
         key: PreparedModel(
-            role="target" if role == "target" else "draft",
+            role="target" if key in recipe.targets else "draft",
             folder=str(folders[key].path.absolute()),
             source=use.model,
             weights=use.weights,
             provider=use.provider,
-            threads=use.threads or usable_cores(),
+            threads=min(use.threads or cores, cores),
         )
-        for key, (role, use) in uses.items()
+        for key, use in model_uses(recipe).items()
     }

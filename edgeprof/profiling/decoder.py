@@ -7,11 +7,13 @@ import hashlib
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from math import isnan
 from pathlib import Path
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from edgeprof.errors import FileFault
 from edgeprof.models.decoder_folder import read_decoder_folder
 from edgeprof.profiling.ceilings import run_ceilings
 from edgeprof.profiling.channel import Outbox
@@ -23,7 +25,7 @@ from edgeprof.profiling.messages import DecodeJob, Ended, Message, ModelReady, O
 from edgeprof.profiling.prompts import render
 from edgeprof.profiling.schedule import leg_count, model_drafters, variant_order
 from edgeprof.profiling.tokenizer import Tokenizer
-from edgeprof.recipe import NgramDrafter, Variant
+from edgeprof.recipe import NgramDrafter, Variant, model_uses
 from edgeprof.runner.agreement import probe_agreement
 from edgeprof.runner.decode import decode
 from edgeprof.runner.drafters import Drafter, ModelDrafter
@@ -77,6 +79,7 @@ class _Decoding:
     def run(self) -> None:
         for key in self._job.models:
             self._load(key)
+        self._note_fewer_threads()
         self._note_short_contexts()
         for key in self._recipe.targets:
             self._check(key)
@@ -94,6 +97,14 @@ class _Decoding:
         )
         self._put(ModelReady(key=key, model=self._records[key]))
 
+    def _note_fewer_threads(self) -> None:
+        """Where the recipe asks a model for more threads than there are cores."""
+        for key, use in model_uses(self._recipe).items():
+            used = self._job.models[key].threads
+            if use.threads is not None and used < use.threads:
+                detail = {"model": key, "asked": use.threads, "used": used}
+                self._journal.note(None, "threads", detail)
+
     def _note_short_contexts(self) -> None:
         """Where a draft's context ends before its target's, drafting ends there too."""
         for target, draft in {(v.target, v.drafter) for v in self._recipe.variants}:
@@ -108,6 +119,11 @@ class _Decoding:
         """Do passes of every size agree, for this model on this provider?"""
         with self._journal.leg(f"{key} agreement", kind="check", variant=key):
             agreement = probe_agreement(self._models[key], seed=self._recipe.seed)
+        if isnan(agreement.after_rollback):
+            raise FileFault(
+                f"{self._job.models[key].folder}: {key} gives logits that are no numbers; "
+                "its weights are damaged"
+            )
         self._put(ModelReady(key=key, model=replace(self._records[key], agreement=agreement)))
 
     def _hold(self) -> None:

@@ -35,7 +35,7 @@ def contrast(summary: Summary) -> str | None:
     }
     held = {(cost.target, cost.tokens): cost.measured.value or 0.0 for cost in summary.verify_cost}
     sizes = [n for n in {n for _, n in held} if n > 1 and all((t, n) in held for t in best)]
-    if not sizes:
+    if not best or not sizes:
         return None
     n = _typical_size(sizes, summary.comparisons)
     cheap, dear = (choose(best, key=lambda target: held[target, n]) for choose in (min, max))

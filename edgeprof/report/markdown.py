@@ -8,7 +8,6 @@ from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.session_tables import (
     NOT_RECORDED,
-    Table,
     acceptance_table,
     ceiling_table,
     environment_table,
@@ -22,6 +21,7 @@ from edgeprof.report.session_tables import (
     variant_table,
     verify_table,
 )
+from edgeprof.report.table import escaped, pipe_table
 
 REPORT_NAME = "report.md"
 
@@ -37,7 +37,7 @@ PLOTS = {
 _HOW = """\
 - A decode rate counts the tokens after the first, over the time from the first token to the end of
   the answer. Prefill is not in it. Warm-up is kept in the session and left out of every figure.
-- tokens/s is the mean of the repeats, each over all prompts; ± is their standard deviation.
+- tokens/s is the mean of the repeats, each over all prompts, with their standard deviation.
 - A speed-up compares answers to the same prompt in the same repeat; its band is a 95 % bootstrap
   over prompts and repeats. It is measured. *predicted* is E / (K c + v(K+1)) from the acceptance
   of the variant and from held passes, time outside passes left out.
@@ -97,13 +97,13 @@ def _opening(summary: Summary) -> Iterator[str]:
     session = summary.session
     name = session.recipe.get("name") or session.kind
     board = summary.device.get("name") or NOT_RECORDED
-    yield f"# {_escaped(str(name))} on {_escaped(str(board))}"
+    yield f"# {escaped(str(name))} on {escaped(str(board))}"
     for stamp in stamps(summary):
-        yield f"**{_escaped(stamp)}**"
+        yield f"**{escaped(stamp)}**"
     if question := session.recipe.get("question"):
-        yield f"*{_escaped(str(question))}*"
+        yield f"*{escaped(str(question))}*"
     lines = [
-        f"- **{_escaped(h.target)}: {_escaped(h.answer)}.** {_capital(_escaped(h.reason))}."
+        f"- **{escaped(h.target)}: {escaped(h.answer)}.** {_capital(escaped(h.reason))}."
         for h in headlines(summary)
     ]
     yield "\n".join(lines) or "No variant with a drafter was compared with plain decoding."
@@ -111,34 +111,40 @@ def _opening(summary: Summary) -> Iterator[str]:
 
 
 def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
-    yield _titled("Speed", _table(variant_table(summary)), _plot("tokens-per-second.svg", plots))
-    yield _table(repeat_table(summary))
-    yield _table(latency_table(summary))
+    yield _titled(
+        "Speed", pipe_table(variant_table(summary)), _plot("tokens-per-second.svg", plots)
+    )
+    yield pipe_table(repeat_table(summary))
+    yield pipe_table(latency_table(summary))
     yield _titled("Output", _output(summary))
     yield _titled(
         "Where the time goes",
-        _table(share_table(summary)),
+        pipe_table(share_table(summary)),
         _plot("time-share.svg", plots),
         _balance(summary),
     )
-    yield _titled("Acceptance", _table(acceptance_table(summary)), _plot("acceptance.svg", plots))
+    yield _titled(
+        "Acceptance", pipe_table(acceptance_table(summary)), _plot("acceptance.svg", plots)
+    )
     yield _titled(
         "Cost of verification",
-        _table(verify_table(summary, bands=True)),
+        pipe_table(verify_table(summary, bands=True)),
         _plot("verify-cost.svg", plots),
     )
     yield _titled(
         "Passes under the roof",
-        _table(ceiling_table(summary)),
-        _table(pass_table(summary)),
+        pipe_table(ceiling_table(summary)),
+        pipe_table(pass_table(summary)),
         _plot("roofline.svg", plots),
     )
     yield _titled("Limits", _limits(summary))
 
 
 def _background(summary: Summary) -> Iterator[str]:
-    yield _titled("Warnings", "\n".join(f"- {_escaped(text)}" for text in summary.warnings))
-    yield _titled("Environment", _table(environment_table(summary)), _table(model_table(summary)))
+    yield _titled("Warnings", "\n".join(f"- {escaped(text)}" for text in summary.warnings))
+    yield _titled(
+        "Environment", pipe_table(environment_table(summary)), pipe_table(model_table(summary))
+    )
     yield _titled("Not measured", "\n".join(f"- {line}" for line in _not_measured(summary)))
     yield _titled("How it was measured", _HOW)
 
@@ -147,11 +153,11 @@ def _output(summary: Summary) -> str:
     if not summary.comparisons:
         return ""
     reference = summary.comparisons[0].output.reference
-    return f"The reference is {reference}.\n\n{_table(output_table(summary))}"
+    return f"The reference is {reference}.\n\n{pipe_table(output_table(summary))}"
 
 
 def _balance(summary: Summary) -> str:
-    rounds = _table(round_table(summary))
+    rounds = pipe_table(round_table(summary))
     if not rounds:
         return ""
     return (
@@ -164,10 +170,10 @@ def _limits(summary: Summary) -> str:
     lines = []
     for comparison in summary.comparisons:
         verdict = comparison.verdict
-        name = f"**{_escaped(comparison.variant)}** {verdict.outcome}: {_escaped(verdict.because)}"
+        name = f"**{escaped(comparison.variant)}** {verdict.outcome}: {escaped(verdict.because)}"
         lines.append(f"- {name}.")
         lines += [
-            f"  - {limit.name}: {_escaped(limit.evidence)}. *Try:* {_escaped(limit.advice)}."
+            f"  - {limit.name}: {escaped(limit.evidence)}. *Try:* {escaped(limit.advice)}."
             for limit in verdict.limits
         ]
     return "\n".join(lines)
@@ -191,7 +197,7 @@ def _not_measured(summary: Summary) -> Iterator[str]:
         yield "temperatures: no sensor was read"
     for comparison in summary.comparisons:
         if comparison.predicted_speedup is None:
-            yield f"predicted speed-up of {_escaped(comparison.variant)}: v or c was not held"
+            yield f"predicted speed-up of {escaped(comparison.variant)}: v or c was not held"
 
 
 def _titled(title: str, *parts: str) -> str:
@@ -202,34 +208,6 @@ def _titled(title: str, *parts: str) -> str:
 
 def _plot(name: str, plots: list[str]) -> str:
     return f"![{PLOTS[name]}]({name})" if name in plots else ""
-
-
-def _table(content: Table) -> str:
-    """A pipe table, padded so that it reads well as plain text too."""
-    if not content.rows:
-        return ""
-    lines = [[_escaped(cell) for cell in row] for row in (content.headers, *content.rows)]
-    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
-    rule = [
-        "-" * width if index < content.left else "-" * (width - 1) + ":"
-        for index, width in enumerate(widths)
-    ]
-    padded = [
-        [
-            cell.ljust(width) if index < content.left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        for line in (lines[0], rule, *lines[1:])
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in padded)
-
-
-def _escaped(text: str) -> str:
-    """Text from outside as text: no cell ends, no line, tag, link or emphasis begins."""
-    flat = " ".join(text.split())
-    for character in "\\|<`*":
-        flat = flat.replace(character, f"\\{character}")
-    return flat.replace("](", "]\\(").replace("][", "]\\[")
 
 
 def _capital(sentence: str) -> str:

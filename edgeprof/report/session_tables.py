@@ -4,25 +4,18 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from edgeprof.analysis.comparison import Output
 from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.analysis.summary import Comparison, Summary, VariantFigures
 from edgeprof.quantity import Quantity
 from edgeprof.report.headline import ratio
+from edgeprof.report.table import Table
 from edgeprof.units import show
 
 NOT_RECORDED = "not recorded"
 _NONE = "-"
-
-
-class Table(NamedTuple):
-    """``left`` columns hold names, the others figures."""
-
-    headers: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    left: int = 1
 
 
 def variant_table(summary: Summary) -> Table:

@@ -5,30 +5,32 @@ from collections.abc import Iterator
 
 from edgeprof.analysis.summary import Summary
 from edgeprof.report.headline import contrast, headlines, stamps
+from edgeprof.report.printable import printable
 from edgeprof.report.session_tables import (
     NOT_RECORDED,
-    Table,
     ceiling_table,
     pass_table,
     share_table,
     variant_table,
     verify_table,
 )
-from edgeprof.report.table import table
+from edgeprof.report.table import Table, table
 
 _LINE = 100  # longer lines are hard to read, however wide the window
 
 
 def session_text(summary: Summary, width: int) -> str:
     """The whole report; sentences fold at ``width`` columns or at 100."""
-    return "\n\n".join(section for section in _sections(summary, width) if section)
+    return printable("\n\n".join(section for section in _sections(summary, width) if section))
 
 
 def _sections(summary: Summary, width: int) -> Iterator[str]:
     line = min(width, _LINE)
     yield _title(summary)
     yield _headlines(summary, line)
-    yield _section("Decoding: mean ± sd of n repeats", variant_table(summary), width)
+    yield _section(
+        "Decoding: mean and standard deviation of n repeats", variant_table(summary), width
+    )
     yield _section("Where the decode time goes", share_table(summary), width)
     title = "v(n): the time of an n-token pass over that of a one-token pass, from held passes"
     yield _section(title, verify_table(summary, bands=False), width)

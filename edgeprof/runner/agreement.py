@@ -12,13 +12,15 @@ from edgeprof.session.records import PassAgreement
 _CONTEXT_TOKENS = 32
 _PROBED_TOKENS = 8
 _SIZES = (1, 2, 3, 4, 8)
+LEAST_CAPACITY = 1 + _PROBED_TOKENS  # of a model that is to be asked
 
 
 def probe_agreement(model: TokenModel, *, seed: int = 0) -> PassAgreement:
     """Run the same eight tokens in passes of 1, 2, 3, 4 and 8 and once more after a rollback.
 
     The tokens are random (by ``seed``); the cache is used and left empty. Differences are the
-    largest absolute ones against a single pass of eight.
+    largest absolute ones against a single pass of eight; ``after_rollback`` is NaN where the model
+    gives logits that are no numbers.
     """
     chooser = random.Random(seed)
     count = min(_CONTEXT_TOKENS, model.capacity - _PROBED_TOKENS)

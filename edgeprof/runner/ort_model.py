@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgeprof.errors import FileFault
-from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.models.decoder_folder import GENAI_NAME, DecoderFolder
 from edgeprof.runner.providers import PROVIDERS, load_onnxruntime, open_session
 
 if TYPE_CHECKING:
@@ -49,7 +49,14 @@ class OrtModel:
     """
 
     def __init__(
-        self, folder: DecoderFolder, session: Any, provider: str, capacity: int, load_s: float
+        self,
+        folder: DecoderFolder,
+        session: Any,
+        *,
+        provider: str,
+        capacity: int,
+        clock: Callable[[], int],
+        load_s: float,
     ) -> None:
         self._ort = load_onnxruntime()
         self._folder = folder
@@ -66,12 +73,13 @@ class OrtModel:
         self._head_rows = _read_head_rows(folder)
         self._columns = folder.vocab_size if self._head_rows is None else len(self._head_rows)
         self._caches = self._allocate_caches()
+        self._check_graph()
         self._mask = np.ones((1, self._slots), np.int64)
         self._mask_values: dict[int, Any] = {}
         self._bindings: dict[tuple[int, int], _Binding] = {}
         self._length = 0
         self._stamps_ns = (0, 0)
-        self._clock: Callable[[], int] = time.monotonic_ns
+        self._clock = clock
         self.load_s = load_s
 
     @classmethod
@@ -91,9 +99,10 @@ class OrtModel:
         """
         t0 = time.perf_counter()
         session = open_session(folder.onnx_path, provider=provider, threads=threads)
-        model = cls(folder, session, provider, capacity, time.perf_counter() - t0)
-        model._clock = clock
-        return model
+        load_s = time.perf_counter() - t0
+        return cls(
+            folder, session, provider=provider, capacity=capacity, clock=clock, load_s=load_s
+        )
 
     @property
     def providers(self) -> list[str]:
@@ -172,6 +181,28 @@ class OrtModel:
                 caches.append((past_name, present_name, buffer))
         return caches
 
+    def _check_graph(self) -> None:
+        """The graph takes and gives what the folder's configuration names, and nothing else."""
+        path, inputs, logits = (
+            self._folder.onnx_path,
+            self._folder.inputs,
+            self._folder.outputs.logits,
+        )
+        served = {inputs.input_ids, inputs.position_ids, inputs.attention_mask}
+        served |= {past for past, _, _ in self._caches}
+        for entry in self._session.get_inputs():
+            if entry.name not in served:
+                raise FileFault(
+                    f"{path}: needs input {entry.name!r}, which {GENAI_NAME} does not name"
+                )
+        shapes = {entry.name: entry.shape for entry in self._session.get_outputs()}
+        for name in (logits, *(present for _, present, _ in self._caches)):
+            if name not in shapes:
+                raise FileFault(f"{path}: has no output {name!r}, which {GENAI_NAME} names")
+        columns = shapes[logits][-1] if shapes[logits] else 0
+        if isinstance(columns, int) and columns != self._columns:  # else it is left open
+            raise FileFault(f"{path}: gives {columns} logits a token, expected {self._columns}")
+
     def _dtype(self, name: str) -> Any:
         kind = self._types.get(name)
         if kind not in _TYPES:
@@ -240,7 +271,8 @@ def _read_head_rows(folder: DecoderFolder) -> "TokenIds | None":
     if folder.head_rows_path is None:
         return None
     try:
-        rows = np.load(folder.head_rows_path, allow_pickle=False)
+        # Mapped, so that a header that lies about the length is found out before memory is taken.
+        rows = np.load(folder.head_rows_path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise FileFault(f"{folder.head_rows_path}: not a list of tokens: {error}") from error
     if rows.ndim != 1 or rows.dtype.kind not in "ui" or not 0 < len(rows) <= folder.vocab_size:

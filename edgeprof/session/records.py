@@ -75,6 +75,16 @@ class Round(Struct, frozen=True, kw_only=True, tag=True):
     t1_ns: int
     attrs: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not (
+            0 <= self.accepted <= self.evaluated <= self.drafted
+            and self.accepted <= self.emitted <= self.drafted + 1
+        ):
+            raise ValueError(
+                f"{self.drafted} drafted, {self.evaluated} evaluated, {self.accepted} accepted and "
+                f"{self.emitted} emitted tokens do not fit together"
+            )
+
 
 class Pass(Struct, frozen=True, kw_only=True, tag=True):
     """One run of a model; the stamps stand right around the provider's run.

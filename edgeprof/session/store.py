@@ -22,6 +22,7 @@ from edgeprof.session.schema import APPLICATION_ID, RECORDS, SESSION, Table
 
 _LARGEST_FILE_BYTES = 2 << 30
 _MOST_ROWS = 20_000_000
+_LONGEST_CAUSE = 120  # SQLite quotes a damaged text in full
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _TABLE_OF = {table.kind: table for table in RECORDS}
 
@@ -84,8 +85,13 @@ class SessionWriter:
         self._execute("BEGIN")
 
     def close(self) -> None:
-        """Fold the log into the file, so that the one file can be copied."""
+        """Fold the log into the file, so that the one file can be copied.
+
+        After a write that failed nothing is folded: what was committed is in file and log.
+        """
         with closing(self._connection):
+            if not self._connection.in_transaction:
+                return
             self._execute("COMMIT")
             self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._execute("PRAGMA journal_mode=DELETE")
@@ -129,7 +135,7 @@ def read_session(path: Path) -> Session:
             info = _read_info(path, connection)
             rows = {table.name: _read_table(path, connection, table) for table in RECORDS}
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
-        raise FileFault(f"{path}: not a readable session: {error}") from error
+        raise FileFault(f"{path}: not a readable session: {str(error)[:_LONGEST_CAUSE]}") from error
     except OSError as error:
         raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
     return Session(

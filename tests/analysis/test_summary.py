@@ -322,6 +322,12 @@ def test_events_reach_the_reader(maker: Any) -> None:
     assert "death (2 times): reason killed by signal 9" in summarise(maker.session()).warnings
 
 
+def test_last_words_of_a_process_stay_in_the_session(maker: Any) -> None:
+    detail = {"process": "decoder", "stderr": "Traceback (most recent call last): ..."}
+    maker.events.append(Event(leg_id=1, t_ns=1, kind="death", severity="error", detail=detail))
+    assert "death: process decoder" in summarise(maker.session()).warnings
+
+
 def test_p05_document_has_the_agreed_keys_and_no_nan(summary: Summary) -> None:
     document = json.loads(msgspec.json.encode(summary), parse_constant=pytest.fail)
     assert document["schema"] == "edgeprof.summary/1"

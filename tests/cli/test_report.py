@@ -86,7 +86,8 @@ def test_markdown_into_a_folder(session_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "report"
     result = report(session_file, "-o", folder)
     assert result.exit_code == 0
-    assert result.stdout == "" and "report.md" in result.stderr
+    assert result.stdout == f"{folder / 'report.md'}\n"
+    assert "fp32: speculation" in result.stderr
     assert (folder / "report.md").is_file() and (folder / "roofline.svg").is_file()
 
 

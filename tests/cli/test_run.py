@@ -191,6 +191,15 @@ def test_a_missing_model_is_a_matter_of_usage(
     refused(finish(start("run", recipe(**values))), 2, says, tmp_path)
 
 
+def test_missing_head_rows_are_told_before_anything_is_converted(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    path = recipe(draft='draft.gguf"\nhead_rows = "gone.npy')
+    code, _, err = finish(start("run", path))
+    assert code == 2 and len(err.splitlines()) == 1 and "gone.npy: no such file" in err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_missing_recipe_is_answered_with_the_nearest(start: Start, tmp_path: Path) -> None:
     refused(finish(start("run", "smollm2-135")), 2, "did you mean 'smollm2-135m'?", tmp_path)
     refused(finish(start("run", "./none.toml")), 2, "none.toml", tmp_path)

@@ -1,6 +1,7 @@
 """The folder that a conversion leaves, and that it leaves none when it fails."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -236,3 +237,31 @@ def test_a_failed_conversion_leaves_the_cache_empty(gguf: Path, tmp_path: Path) 
     with pytest.raises(EdgeprofError):
         cached_conversion(gguf, "0" * 64, cache=tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("*"))
+
+
+@pytest.mark.parametrize("name", ["genai_config.json", "edgeprof.json", "model.onnx"])
+def test_a_cached_conversion_that_lost_a_part_is_made_again(
+    gguf: Path, tmp_path: Path, name: str
+) -> None:
+    cache, sha256 = tmp_path / "cache", sha256_of(gguf)
+    part = cached_conversion(gguf, sha256, cache=cache).path / name
+    whole = part.read_bytes()
+    if name == "edgeprof.json":
+        part.write_bytes(whole[:10])
+    else:
+        part.unlink()
+    said: list[str] = []
+    cached_conversion(gguf, sha256, cache=cache, talk=said.append)
+    assert part.read_bytes() == whole
+    assert name in said[0] and said[0].endswith("; converting again")
+    assert len(os.listdir(cache)) == 1
+
+
+def test_what_a_killed_conversion_left_is_removed_after_a_day(gguf: Path, tmp_path: Path) -> None:
+    old, young = tmp_path / "cache" / ".old.x", tmp_path / "cache" / ".young.x"
+    for folder in (old, young):
+        (folder / "new").mkdir(parents=True)
+    yesterday = time.time() - 25 * 3600
+    os.utime(old, (yesterday, yesterday))
+    cached_conversion(gguf, sha256_of(gguf), cache=tmp_path / "cache")
+    assert young.exists() and not old.exists()

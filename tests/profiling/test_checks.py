@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.profiling.checks import plan_job
+from edgeprof.profiling.environment import usable_cores
 from edgeprof.recipe import Prompt, Recipe
 
 Folders = dict[str, DecoderFolder]
@@ -52,6 +53,27 @@ def test_a_prompt_that_fills_the_context_is_refused(recipe: Recipe, folders: Fol
 def test_held_passes_need_room(recipe: Recipe, folders: Folders) -> None:
     with pytest.raises(UsageFault, match=r"248 \+ 4 tokens and t has 250"):
         plan_job(replace(recipe, held_context_tokens=248), folders)
+
+
+def test_held_steps_of_a_draft_need_room_too(recipe: Recipe, folders: Folders) -> None:
+    short = {**folders, "d": replace(folders["d"], context_tokens=33)}
+    # a slot is the dummy row's, and the step comes after 32 tokens
+    with pytest.raises(UsageFault, match=r"32 \+ 1 tokens and d has 32"):
+        plan_job(recipe, short)
+    plan_job(replace(recipe, verify_tokens=[]), short)
+
+
+def test_a_context_too_small_for_the_probe_is_refused(recipe: Recipe, folders: Folders) -> None:
+    # one token of context and eight that are probed
+    small = replace(prompted(recipe, "x"), context_tokens=8, verify_tokens=[])
+    with pytest.raises(UsageFault, match="t has a context of 8 tokens, fewer than 9"):
+        plan_job(small, folders)
+    plan_job(replace(small, context_tokens=9), folders)
+
+
+def test_no_model_gets_more_threads_than_there_are_cores(recipe: Recipe, folders: Folders) -> None:
+    eager = replace(recipe, targets={"t": replace(recipe.targets["t"], threads=1024)})
+    assert plan_job(eager, folders).models["t"].threads == usable_cores()
 
 
 def test_r08_available_memory_counts_not_free_memory(

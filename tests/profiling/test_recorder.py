@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from msgspec.structs import replace
 
 from edgeprof.analysis.summary import summarise
+from edgeprof.convert.folder import convert
 from edgeprof.errors import EdgeprofError, FileFault, UsageFault
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.profiling.divergence import first_divergence
@@ -338,3 +340,33 @@ def test_a_decoder_that_dies_before_it_measured_leaves_nothing(
         record(recipe, folders, tmp_path / "out" / "s.sqlite", progress=heard)
     assert caught.value.exit_code == 1
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_weights_that_are_no_numbers_are_told(
+    recipe: Recipe, tmp_path: Path, tiny_gguf: Callable[..., Path], heard: Any
+) -> None:
+    gguf = tiny_gguf(tmp_path / "damaged.gguf", layers=1)
+    content = gguf.read_bytes()
+    # the weights of the last norm are the last 64 float32 of the file
+    gguf.write_bytes(content[:-256] + np.full(64, np.nan, "<f4").tobytes())
+    damaged = convert(gguf, tmp_path / "damaged", weights="fp32")
+    plain = replace(recipe, variants=[recipe.variants[1]], drafters={})
+    output = tmp_path / "s.sqlite"
+    with pytest.raises(FileFault, match="damaged: t gives logits that are no numbers"):
+        record(plain, {"t": damaged}, output, progress=heard)
+    assert not output.exists()
+
+
+def test_more_threads_than_cores_are_noted(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
+) -> None:
+    eager = replace(
+        recipe,
+        targets={"t": replace(recipe.targets["t"], threads=1024)},
+        variants=[recipe.variants[1]],
+        drafters={},
+        verify_tokens=[],
+    )
+    session = record(eager, {"t": folders["t"]}, tmp_path / "s.sqlite", progress=heard)
+    used = session.info.models["t"].threads
+    assert f"threads: model t, asked 1024, used {used}" in summarise(session).warnings

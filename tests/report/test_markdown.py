@@ -129,11 +129,11 @@ def test_tables_are_well_formed(document: str) -> None:
 
 
 def test_text_from_outside_stays_text(made_session: Session) -> None:
-    recipe = {"name": "a|b <script> [x](http://y)", "question": "two\nlines"}
+    recipe = {"name": "a|b <script> [x](http://y)", "question": "two\nlines\x1b[2J"}
     info = msgspec.structs.replace(made_session.info, recipe=recipe)
     text = markdown(summarise(msgspec.structs.replace(made_session, info=info)))
     assert text.startswith(r"# a\|b \<script> [x]\(http://y) on Paper board")
-    assert "*two lines*" in text
+    assert "*two lines\ufffd[2J*" in text
 
 
 def test_p12_figures_do_not_follow_the_locale(

@@ -76,7 +76,7 @@ def test_p14_one_repeat_shows_no_spread(maker: Any) -> None:
     maker.decode_leg("fp32+draft k=2")
     text = session_text(summarise(maker.session()), WIDE)
     assert row(text, "fp32  ")[1:3] == ["50.0", "1"]
-    assert "±" not in text.replace("mean ± sd of n repeats", "")
+    assert "±" not in text
     assert "n=1" in text
 
 
@@ -104,8 +104,11 @@ def test_sentences_fold_and_tables_fit_a_terminal_of_80(summary: Summary) -> Non
     assert too_long == []
 
 
-def test_nothing_compared(maker: Any) -> None:
-    maker.decode_leg("fp32")
+@pytest.mark.parametrize("decoded", [True, False])  # a run may end before it decodes anything
+def test_nothing_compared(maker: Any, decoded: bool) -> None:
+    maker.held_leg("verify", "fp32", {1: (10, 10), 3: (12, 12)})
+    if decoded:
+        maker.decode_leg("fp32")
     text = session_text(summarise(maker.session()), WIDE)
     assert "No variant with a drafter was compared with plain decoding." in text
     assert contrast(summarise(maker.session())) is None
@@ -139,3 +142,8 @@ def test_no_contrast_where_verification_costs_the_same(maker: Any, shape: Any) -
         "speculation pays", "speculation does not pay",
     ]  # fmt: skip
     assert contrast(summary) is None
+
+
+def test_names_of_a_session_do_not_steer_the_terminal(maker: Any) -> None:
+    maker.decode_leg("fp32\x1b[2J", rounds=[])
+    assert "fp32\ufffd[2J" in session_text(summarise(maker.session()), WIDE)

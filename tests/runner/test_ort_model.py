@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from edgeprof.convert.folder import convert
 from edgeprof.errors import EnvironmentFault, FileFault
@@ -124,3 +125,31 @@ def test_a_damaged_graph_is_one_clear_line(tiny_gguf: TinyGguf, tmp_path: Path) 
     folder.onnx_path.write_bytes(content[: len(content) // 2])
     with pytest.raises(FileFault, match=r"model\.onnx: onnxruntime cannot load it"):
         OrtModel.open(folder, threads=1, capacity=8)
+
+
+def test_m24_an_input_that_the_configuration_does_not_name_is_refused(
+    folder: DecoderFolder,
+) -> None:
+    with pytest.raises(FileFault, match=r"model.onnx: needs input 'past_key_values.1.key'"):
+        OrtModel.open(replace(folder, layers=1), threads=1, capacity=64)
+    nameless = replace(folder, inputs=replace(folder.inputs, attention_mask=None))
+    with pytest.raises(FileFault, match="needs input 'attention_mask'"):
+        OrtModel.open(nameless, threads=1, capacity=64)
+
+
+def test_outputs_that_the_graph_does_not_have_are_refused(folder: DecoderFolder) -> None:
+    other = replace(folder, outputs=replace(folder.outputs, present_key_names="now.%d"))
+    with pytest.raises(FileFault, match=r"has no output 'now.0'"):
+        OrtModel.open(other, threads=1, capacity=64)
+    with pytest.raises(FileFault, match="gives 300 logits a token, expected 299"):
+        OrtModel.open(replace(folder, vocab_size=299), threads=1, capacity=64)
+
+
+def test_head_rows_that_lie_about_their_number_take_no_memory(
+    folder: DecoderFolder, tmp_path: Path
+) -> None:
+    with (tmp_path / "head_rows.npy").open("wb") as file:
+        header = {"descr": "<u4", "fortran_order": False, "shape": (10**11,)}
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(FileFault, match=r"head_rows\.npy: not a list of tokens"):
+        OrtModel.open(replace(folder, path=tmp_path), threads=1, capacity=64)

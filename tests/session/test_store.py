@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,9 @@ by_type: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
+COUNTS = ("accepted", "emitted", "evaluated", "drafted")
+
+
 def some(kind: type[Any]) -> st.SearchStrategy[Any]:
     """Any record of a kind, each field by its own annotation."""
 
@@ -102,8 +106,17 @@ def some(kind: type[Any]) -> st.SearchStrategy[Any]:
             )
         return st.from_type(annotation)
 
-    fields = msgspec.structs.fields(kind)
-    return st.builds(kind, **{field.name: values(field.type) for field in fields})
+    fields = {field.name: values(field.type) for field in msgspec.structs.fields(kind)}
+    if kind is not Round:
+        return st.builds(kind, **fields)
+    # accepted, emitted, evaluated, drafted: in ascending order they fit together
+    rising = st.lists(large, min_size=4, max_size=4).map(sorted)
+    others = {name: values for name, values in fields.items() if name not in COUNTS}
+    return st.builds(
+        lambda counts, **rest: Round(**dict(zip(COUNTS, counts, strict=True)), **rest),
+        rising,
+        **others,
+    )
 
 
 @settings(
@@ -122,6 +135,42 @@ def test_any_session_survives_being_saved(
     path = tmp_path / "s.sqlite"
     path.unlink(missing_ok=True)
     assert read_session(write(path, info, records)) == in_session(info, records)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"evaluated": 5},  # of 4 drafted
+        {"accepted": 3, "evaluated": 2},
+        {"accepted": -1},
+        {"emitted": -(2**62)},
+        {"emitted": 6},  # 4 drafted and one of the target's own are 5
+    ],
+)
+def test_a_round_whose_counts_do_not_fit_is_refused(
+    tmp_path: Path, info: SessionInfo, records: list[Record], counts: dict[str, int]
+) -> None:
+    path = write(tmp_path / "s.sqlite", info, records)
+    whole = {"drafted": 4, "evaluated": 3, "accepted": 2, "emitted": 3} | counts
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "UPDATE round SET drafted = :drafted, evaluated = :evaluated, accepted = :accepted, "
+            "emitted = :emitted",
+            whole,
+        )
+    with pytest.raises(FileFault, match=r"table round, row 1: .* do not fit together"):
+        read_session(path)
+
+
+def test_a_damaged_text_is_not_quoted_in_full(
+    tmp_path: Path, info: SessionInfo, records: list[Record]
+) -> None:
+    path = write(tmp_path / "s.sqlite", info, records)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE session SET recipe = CAST(? AS TEXT)", (b"x" * 5000 + b"\xff",))
+    with pytest.raises(FileFault, match="not a readable session") as caught:
+        read_session(path)
+    assert len(str(caught.value)) < 400
 
 
 def test_a_record_written_again_takes_the_place_of_the_first(
@@ -336,3 +385,23 @@ def test_p08_a_read_only_folder_is_told_before(read_only_folder: Path, info: Ses
     with pytest.raises(EnvironmentFault, match="Permission denied"):
         check_output(read_only_folder / "s.sqlite")
     assert list(read_only_folder.iterdir()) == []
+
+
+def test_a_full_disk_is_told_once_and_keeps_what_was_committed(
+    tmp_path: Path, info: SessionInfo, records: list[Record]
+) -> None:
+    path = tmp_path / "s.sqlite"
+    writer = SessionWriter(path, info)
+    for record in records:
+        writer.add(record)
+    writer.commit()
+    event = Event(leg_id=1, t_ns=1, kind="gap", severity="info", detail={"text": "x" * 10_000})
+    with pytest.raises(EnvironmentFault, match="full"):
+        # SQLite answers to its own limit as it does to the disk's
+        writer._connection.execute("PRAGMA max_page_count=20")
+        for _ in range(50):
+            writer.add(event)
+            writer.commit()
+    writer.close()
+    kept = read_session(path)
+    assert kept.legs == in_session(info, records).legs and not kept.info.complete
