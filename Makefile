@@ -2,6 +2,7 @@
 #   make demo    profile a real model, plain against speculative; leaves demo/session.sqlite, demo/report/
 #   make test    the whole test suite
 #   make lint    ruff, mypy and the import contract
+#   make plots   draw the figures of plots/ again, with the CSV behind each
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 DEMO ?= demo
 DEMO_OPTIONS ?=
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint plots clean
 
 demo: $(VENV)/ready
 	mkdir -p $(DEMO)
@@ -23,6 +24,9 @@ lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+plots: $(VENV)/ready
+	$(BIN)/python plots/make.py
 
 $(VENV)/ready: setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else \

@@ -4,17 +4,27 @@ Names are compared without regard to case and separators; a name that is not kno
 the nearest ones. Data files are read on demand, and only those needed.
 """
 
+import os
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
 from msgspec import Struct
 
-from edgeprof.errors import UsageFault
-from edgeprof.hardware.profile import DeviceProfile, PowerMode, load_profile
+from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.hardware.engines import EngineClass, EngineFile, EngineTable, FitFile, engine_table
+from edgeprof.hardware.identify import Identity, identify, present_mode
+from edgeprof.hardware.profile import (
+    AnnouncedBoard,
+    DeviceProfile,
+    PowerMode,
+    load_board,
+    load_profile,
+)
 from edgeprof.models.names import ModelName, ModelTable, resolve_model_name
 from edgeprof.models.quantisation import FormatTable, StorageType
-from edgeprof.models.spec import ModelSpec, build_spec
+from edgeprof.models.shape import build_spec
+from edgeprof.models.spec import ModelSpec
 from edgeprof.naming import find_name, unknown_name
 from edgeprof.tomlfile import convert, load_toml, read_toml
 
@@ -26,8 +36,10 @@ def _folder(package: str) -> Path:
 
 DEVICES_FOLDER = _folder("edgeprof.device_profiles")
 MODELS_FOLDER = _folder("edgeprof.models")
+HARDWARE_FOLDER = _folder("edgeprof.hardware")
 RECIPES_FOLDER = _folder("edgeprof.recipes")
 _ALIASES_FILE = "aliases.toml"
+_THIS_BOARD = "auto"
 
 # Types that a KV cache is kept in.
 KV_TYPES = ("f16", "bf16", "f32", "fp8", "int8", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
@@ -42,7 +54,7 @@ class Device(Struct, frozen=True, kw_only=True):
 
 
 def device_names() -> list[str]:
-    """The boards that have a profile."""
+    """The boards that are known, those that are only announced among them."""
     files = DEVICES_FOLDER.glob("*.toml")
     return sorted(file.stem for file in files if file.name != _ALIASES_FILE)
 
@@ -54,31 +66,71 @@ def device_aliases() -> dict[str, str]:
     return convert(read_toml(path), dict[str, str], path)
 
 
+def find_board(text: str) -> DeviceProfile | AnnouncedBoard:
+    """A board by name, short name or path; that of ``D@M`` too."""
+    name, _ = _split_mode(text)
+    if find_name(name, [_THIS_BOARD]):
+        return _sure_profile(identify_board())
+    if _is_path(name):
+        return load_board(Path(name))
+    alias = find_name(name, device_aliases())
+    board = name if alias is None else device_aliases()[alias].partition("@")[0]
+    return load_board(DEVICES_FOLDER / f"{_device_name(board)}.toml")
+
+
+def identify_board(root: Path = Path("/")) -> Identity:
+    """Which of the known boards the files below ``root`` are of."""
+    boards = [load_board(DEVICES_FOLDER / f"{name}.toml") for name in device_names()]
+    return identify(root, [board for board in boards if isinstance(board, DeviceProfile)])
+
+
 def find_device(text: str, mode: str | None = None) -> Device:
-    """A board by name, short name or path of a profile; ``D@M`` is board D in mode M."""
-    name, _, own_mode = text.partition("@") if not _is_path(text) else (text, "", "")
-    if own_mode and mode:
+    """A board by name, short name or path of a profile; ``D@M`` is board D in mode M, ``auto`` the
+    board that this runs on, as it is now."""
+    name, own_mode = _split_mode(text)
+    if own_mode is not None and mode is not None:
         raise UsageFault(f"'{text}' names a mode already; leave out --mode {mode}")
-    wanted = mode or own_mode or None
+    wanted = mode if own_mode is None else own_mode
+    if find_name(name, [_THIS_BOARD]):
+        return this_device(wanted)
     if _is_path(name):
         profile = load_profile(Path(name))
         return Device(profile=profile, mode=profile.mode(wanted))
     alias = find_name(name, device_aliases())
     if alias is not None:
         name, _, alias_mode = device_aliases()[alias].partition("@")
-        wanted = wanted or alias_mode or None
+        wanted = (alias_mode or None) if wanted is None else wanted
     profile = load_profile(DEVICES_FOLDER / f"{_device_name(name)}.toml")
     return Device(profile=profile, mode=profile.mode(wanted), alias=alias)
 
 
+def this_device(mode: str | None = None, root: Path = Path("/")) -> Device:
+    """The board that this runs on: in the mode and under the caps that it has now, or in a mode
+    asked for, without them."""
+    found = identify_board(root)
+    profile = _sure_profile(found)
+    if mode is not None:
+        return Device(profile=profile, mode=profile.mode(mode), alias=_THIS_BOARD)
+    present = present_mode(found)
+    if present is None:
+        raise EnvironmentFault(
+            f"this is {profile.name}, but its power mode is not known: {found.warnings[-1]};"
+            f" name it with --device {profile.name}@MODE"
+        )
+    return Device(profile=profile, mode=present, alias=_THIS_BOARD)
+
+
 def find_model(text: str) -> tuple[ModelSpec, ModelName]:
-    """A model in a format by ``NAME``, ``NAME:FORMAT``, ``NAME-FORMAT`` or short name."""
+    """A model by ``NAME``, ``NAME:FORMAT``, ``NAME-FORMAT``, short name or path. A name that is
+    known goes before a file of that name: ``./NAME`` is the file."""
     models, formats = model_table(), format_table()
     found = resolve_model_name(text, models, formats)
+    if found.model is None and _is_model_path(text):
+        return _read_model(Path(text))
     if found.model is None:
         name = text.rpartition(":")[0] or text
         known = [*models.models, *models.aliases]
-        raise UsageFault(unknown_name("model", name, known) + _models_by_name_only(text))
+        raise UsageFault(unknown_name("model", name, known) + "; a path to a model is taken too")
     if found.quantisation is None:
         known = [*formats.formats, *formats.aliases]
         raise UsageFault(unknown_name("format", text.rpartition(":")[2], known))
@@ -90,6 +142,26 @@ def find_model(text: str) -> tuple[ModelSpec, ModelName]:
         formats,
     )
     return spec, found
+
+
+def is_model_name(text: str) -> bool:
+    """Whether ``find_model`` takes the text for a name, not for a path."""
+    return resolve_model_name(text, model_table(), format_table()).model is not None
+
+
+def _is_model_path(text: str) -> bool:
+    """What exists is a path, and what looks like one."""
+    if text.endswith((".gguf", ".onnx", ".json", ".safetensors")) or "/" in text:
+        return True
+    return os.path.lexists(text)
+
+
+def _read_model(path: Path) -> tuple[ModelSpec, ModelName]:
+    from edgeprof.models.readers.describe import describe_path  # not needed for names
+
+    spec = describe_path(path)
+    name = ModelName(asked=str(path), model=spec.name, quantisation=spec.quantisation)
+    return spec, name
 
 
 def find_kv_type(text: str) -> StorageType:
@@ -111,6 +183,26 @@ def find_recipe(text: str) -> Path:
     return RECIPES_FOLDER / f"{name}.toml"
 
 
+def find_engine(text: str | None = None) -> EngineClass:
+    """The class of an engine by name; None, or one that nobody has measured, is the widest."""
+    return engines().of_engine(text)
+
+
+def engine_classes() -> tuple[EngineClass, ...]:
+    """The classes that engines decoding on a GPU belong to."""
+    table = engines()
+    return tuple(table.classes[name] for name in ("tuned", "general", "serving"))
+
+
+@lru_cache(maxsize=1)
+def engines() -> EngineTable:
+    """All engine classes and kernels."""
+    return engine_table(
+        load_toml(HARDWARE_FOLDER / "engines.toml", EngineFile),
+        load_toml(HARDWARE_FOLDER / "expected.toml", FitFile),
+    )
+
+
 @lru_cache(maxsize=1)
 def model_table() -> ModelTable:
     """All models that are known by name."""
@@ -123,6 +215,12 @@ def format_table() -> FormatTable:
     return load_toml(MODELS_FOLDER / "formats.toml", FormatTable)
 
 
+def _sure_profile(found: Identity) -> DeviceProfile:
+    if found.profile is None or found.confidence == "low":
+        raise EnvironmentFault(f"{found.doubt}; name the board with --device")
+    return found.profile
+
+
 def _device_name(name: str) -> str:
     known = device_names()
     found = find_name(name, known)
@@ -131,11 +229,14 @@ def _device_name(name: str) -> str:
     return found
 
 
+def _split_mode(text: str) -> tuple[str, str | None]:
+    """``D@M`` in two; the mode behind the last @, which a folder's name may hold too."""
+    if "@" not in text or text.endswith(".toml"):
+        return text, None
+    name, _, mode = text.rpartition("@")
+    return name, mode
+
+
 def _is_path(text: str) -> bool:
-    """A name never ends in .toml; a folder in front makes a path too (MAXN/10W is behind an @)."""
-    return text.endswith(".toml") or "/" in text.partition("@")[0]
-
-
-def _models_by_name_only(text: str) -> str:
-    looks_like_file = "/" in text or text.endswith((".gguf", ".onnx", ".json"))
-    return " (models are known by name here, not read from files)" if looks_like_file else ""
+    """A name never ends in .toml and has no folder in front."""
+    return text.endswith(".toml") or "/" in text

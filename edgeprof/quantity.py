@@ -1,10 +1,17 @@
-"""A figure that knows where it came from."""
+"""A figure between two ends, and a figure that knows where it came from."""
 
 from typing import Literal
 
 from msgspec import Struct
 
 Kind = Literal["measured", "modelled", "calibrated", "documented"]
+
+
+class Band(Struct, frozen=True, kw_only=True):
+    """A figure between two ends."""
+
+    low: float
+    high: float
 
 
 class Quantity(Struct, frozen=True, kw_only=True):

@@ -1,44 +1,38 @@
-"""Writes the reference figures and the CSV behind each; ``python plots/make.py`` from the root."""
+"""Writes the reference figures and the CSV behind each: ``make plots``, from the project's root.
 
-import csv
-import io
+Each figure is what a command prints, so that anybody can have it with another board or model.
+"""
+
+import shlex
 from pathlib import Path
 
-from edgeprof.analysis.outlook import outlook
-from edgeprof.catalog import find_device, find_kv_type, find_model
-from edgeprof.report.figures import (
-    RoofLine,
-    RooflinePoint,
-    outlook_figure,
-    outlook_series,
-    save_figure,
-)
+from edgeprof.cli import cli
 
 FOLDER = Path(__file__).parent
-NAME = "roofline-orin-nano-7b-q4"
+
+GALLERY = {  # file name without suffix -> what ``edgeprof`` is called with
+    "roofline-orin-nano-7b-q4": "roofline --device orin-nano --model 7b-q4",
+    "roofline-four-boards-7b-q4": "roofline --device orin-nano,orin-nx,agx-orin,thor@MAXN"
+    " --model 7b-q4",
+    "context-orin-nano-qwen2.5-7b": "roofline --device orin-nano --model qwen2.5-7b:q4_k_m"
+    " --context 0,32768 --plot-kind context",
+    "fit-orin-nano-llama2-7b": "roofline --device orin-nano --model llama2-7b:q4_0"
+    " --draft qwen2.5-0.5b:q8_0 --context 4096 --plot-kind fit",
+    "speedup-orin-nano-qwen2.5-7b": "plan --device orin-nano --target qwen2.5-7b:q4_k_m"
+    " --draft qwen2.5-0.5b:q8_0 --plot-kind speedup",
+    "map-orin-nano-qwen2.5-7b": "plan --device orin-nano --target qwen2.5-7b:q4_k_m"
+    " --draft qwen2.5-0.5b:q8_0 --plot-kind map",
+}
 
 
 def main() -> None:
-    """Every reference figure; there is one so far."""
-    model, _ = find_model("7b-q4")
-    results = [outlook(device=find_device("orin-nano"), model=model, kv=find_kv_type("f16"))]
-    save_figure(outlook_figure(results), FOLDER / f"{NAME}.svg", force=True)
-    (FOLDER / f"{NAME}.csv").write_text(csv_text(*outlook_series(results)))
-
-
-def csv_text(roofs: list[RoofLine], points: list[RooflinePoint]) -> str:
-    """What the figure shows: for a roof, the ridge that its line bends at."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["kind", "label", "intensity_flop_per_byte", "flop_per_s"])
-    for roof in roofs:
-        for data_type, peak in roof.flop_per_s.items():
-            ridge = peak / roof.bandwidth_bytes_per_s
-            rows.writerow(["ridge", f"{roof.label}, {data_type}", f"{ridge:.6g}", f"{peak:.6g}"])
-    for point in points:
-        figures = f"{point.intensity_flop_per_byte:.6g}", f"{point.flop_per_s:.6g}"
-        rows.writerow([point.kind, point.label, *figures])
-    return text.getvalue()
+    """Every reference figure. A command whose model does not fit says so by its exit code."""
+    for name, arguments in GALLERY.items():
+        files = [f"--plot={FOLDER / name}.svg", f"--csv={FOLDER / name}.csv"]
+        call = [*shlex.split(arguments), *files, "--force", "--format=csv"]
+        code = cli.main(call, prog_name="edgeprof", standalone_mode=False)
+        if code not in (None, 0, 1):
+            raise SystemExit(code)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Finding boards, models and types by name; near misses are answered with what is near."""
 
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -47,6 +48,11 @@ def test_a_mode_name_with_a_slash_is_no_path() -> None:
     assert find_device("agx-orin-industrial@maxn/75w").mode.name == "MAXN/75W"
 
 
+def test_an_empty_mode_is_not_the_default_one() -> None:
+    with pytest.raises(UsageFault, match="no power mode of orin-nano-8gb named ''"):
+        find_device("orin-nano@")
+
+
 def test_two_modes_for_one_board_are_refused() -> None:
     with pytest.raises(UsageFault, match="names a mode already"):
         find_device("orin-nano@7W", "15W")
@@ -62,6 +68,7 @@ def test_a_profile_by_path(tmp_path: Path) -> None:
     text = (DEVICES_FOLDER / "orin-nano-8gb.toml").read_text()
     path.write_text(text.replace('name = "orin-nano-8gb"', 'name = "mine"', 1))
     assert find_device(str(path)).profile.name == "mine"
+    assert find_device(f"{path}@7w").mode.name == "7W"
     path.write_text(text)
     with pytest.raises(FileFault, match="name is 'orin-nano-8gb', but the file is named 'mine'"):
         find_device(str(path))
@@ -74,12 +81,28 @@ def test_models_by_name_and_format() -> None:
         assert name.full == "llama2-7b:q4_k_m"
 
 
+def test_a_model_by_path(tiny_gguf: Callable[..., Path], tmp_path: Path) -> None:
+    path = tiny_gguf(tmp_path / "my model.gguf", matrices="Q4_0")
+    spec, name = find_model(str(path))
+    assert spec.quantisation == "q4_0"  # the file does not say; most of its bytes are
+    assert (name.asked, name.full) == (str(path), "my model:q4_0")
+
+
+def test_a_known_name_goes_before_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("llama2-7b").mkdir()
+    assert find_model("llama2-7b")[0].title == "Llama-2-7B"
+    with pytest.raises(FileFault, match="models in this folder: none"):
+        find_model("./llama2-7b")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("lama2-7b:q4_0", "no model named 'lama2-7b'; did you mean 'llama2-7b'"),
         ("llama2-7b:q4km0", "no format named 'q4km0'; did you mean 'q4_k_m'"),
-        ("./model.gguf", "models are known by name here, not read from files"),
+        ("./model.gguf", "model.gguf: no such file or folder"),
+        ("nothing", "a path to a model is taken too"),
         (":", "no model named ':'"),
     ],
 )

@@ -22,7 +22,10 @@ HEAVY = {"numpy", "matplotlib", "onnxruntime", "onnx", "gguf", "psutil", "tokeni
         ["--version"],
         ["roofline", "--device", "orin-nano", "--model", "7b-q4"],
         ["roofline", "--device", "orin-nano", "--model", "7b-q4", "--json"],
+        ["plan", "--device", "orin-nano", "--target", "7b-q4", "--draft", "smollm2-135m"],
         ["devices"],
+        ["models", "qwen3-30b-a3b"],
+        ["pair", "qwen2.5-7b", "qwen2.5-0.5b"],
     ],
 )
 def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:

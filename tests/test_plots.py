@@ -1,27 +1,30 @@
-"""The reference figures are those that the code draws today."""
+"""The reference figures are those that the commands draw today."""
 
 import runpy
+import shlex
 from pathlib import Path
 
-from edgeprof.analysis.outlook import outlook
-from edgeprof.catalog import find_device, find_kv_type, find_model
-from edgeprof.report.figures import outlook_series
+import pytest
+from click.testing import CliRunner
+
+from edgeprof.cli import cli
 
 PLOTS = Path(__file__).parents[1] / "plots"
+GALLERY: dict[str, str] = runpy.run_path(str(PLOTS / "make.py"))["GALLERY"]
 
 
-def test_the_csv_behind_the_roofline_is_up_to_date() -> None:
-    make = runpy.run_path(str(PLOTS / "make.py"))
-    model, _ = find_model("7b-q4")
-    result = outlook(device=find_device("orin-nano"), model=model, kv=find_kv_type("f16"))
-    fresh = make["csv_text"](*outlook_series([result]))
-    assert (PLOTS / f"{make['NAME']}.csv").read_text() == fresh
+@pytest.mark.parametrize("name", GALLERY)
+def test_the_csv_behind_each_figure_is_up_to_date(name: str, tmp_path: Path) -> None:
+    fresh = tmp_path / "fresh.csv"
+    done = CliRunner().invoke(cli, [*shlex.split(GALLERY[name]), f"--csv={fresh}"])
+    assert done.exit_code in (0, 1), done.output
+    assert (PLOTS / f"{name}.csv").read_text() == fresh.read_text()
 
 
-def test_every_figure_has_its_csv_and_its_line_in_the_readme() -> None:
+def test_every_figure_has_its_csv_and_its_command_in_the_readme() -> None:
     readme = (PLOTS / "README.md").read_text()
-    figures = list(PLOTS.glob("*.svg"))
-    assert figures
-    for figure in figures:
-        assert figure.with_suffix(".csv").exists()
-        assert figure.name in readme
+    assert {figure.stem for figure in PLOTS.glob("*.svg")} == set(GALLERY)
+    for name, arguments in GALLERY.items():
+        assert (PLOTS / f"{name}.csv").exists()
+        (line,) = (line for line in readme.splitlines() if f"`{name}.svg`" in line)
+        assert line.endswith(f"| `edgeprof {arguments}` |")

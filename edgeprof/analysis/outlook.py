@@ -1,12 +1,26 @@
-"""What is to be expected of a model on a board: the passes asked for, and whether it fits."""
+"""What is to be expected of a model on a board: the passes asked for, and whether it fits.
+
+On a board whose figures are not published an ``Outline`` is all there is: what the passes move and
+compute, and what lies in memory.
+"""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from edgeprof.analysis.memory import Fit, fit
-from edgeprof.analysis.roofline import PassTime, Phase, Roof, pass_cost, pass_time, roof_of
-from edgeprof.catalog import Device
+from edgeprof.analysis.memory import Fit, Resident, fit, resident
+from edgeprof.analysis.roofline import (
+    PassCost,
+    PassTime,
+    Phase,
+    Roof,
+    pass_cost,
+    pass_time,
+    roof_of,
+)
+from edgeprof.catalog import Device, engine_classes, find_engine
+from edgeprof.hardware.engines import EngineClass
+from edgeprof.hardware.profile import AnnouncedBoard
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import ModelSpec
 
@@ -14,7 +28,10 @@ DEFAULT_PROMPT_TOKENS = 512  # what is prefilled where no context is asked for
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
-    """The answer for one board, mode, model and perhaps draft."""
+    """The answer for one board, mode, model and perhaps draft.
+
+    The passes are expected of ``engine``; ``engines`` are the classes to tell apart.
+    """
 
     device: Device
     model: ModelSpec
@@ -22,8 +39,21 @@ class Outlook(Struct, frozen=True, kw_only=True):
     kv: StorageType
     data_type: str
     roof: Roof
+    engine: EngineClass
+    engines: tuple[EngineClass, ...]
     passes: tuple[PassTime, ...]
     fit: Fit
+
+
+class Outline(Struct, frozen=True, kw_only=True):
+    """What can be said of a model on a board that is only announced."""
+
+    board: AnnouncedBoard
+    model: ModelSpec
+    draft: ModelSpec | None
+    kv: StorageType
+    passes: tuple[PassCost, ...]
+    resident: Resident
 
 
 def outlook(
@@ -36,9 +66,66 @@ def outlook(
     contexts: Sequence[int] = (0,),
     draft_length: int = 4,
     tokens: int | None = None,
+    engine: EngineClass | None = None,
 ) -> Outlook:
-    """Decoding and verifying at each context, prefilling the deepest; the fit at the deepest."""
+    """Decoding and verifying at each context, prefilling the deepest; the fit at the deepest.
+
+    Without a class of engines the widest is expected of the passes.
+    """
+    expected_of = engine or find_engine()
     roof = roof_of(device.profile, device.mode, data_type)
+    costs = pass_costs(model, draft, kv, contexts, draft_length, tokens)
+    return Outlook(
+        device=device,
+        model=model,
+        draft=draft,
+        kv=kv,
+        data_type=data_type,
+        roof=roof,
+        engine=expected_of,
+        engines=engine_classes() if engine is None else (engine,),
+        passes=tuple(pass_time(cost, roof, expected_of) for cost in costs),
+        fit=fit(
+            target=model,
+            draft=draft,
+            kv=kv,
+            tokens=_deepest_token(costs),
+            dram_bytes=device.profile.visible_dram_bytes,
+        ),
+    )
+
+
+def outline(
+    *,
+    board: AnnouncedBoard,
+    model: ModelSpec,
+    kv: StorageType,
+    draft: ModelSpec | None = None,
+    contexts: Sequence[int] = (0,),
+    draft_length: int = 4,
+    tokens: int | None = None,
+) -> Outline:
+    """The passes of an ``outlook``, without the times that nobody can know yet."""
+    costs = pass_costs(model, draft, kv, contexts, draft_length, tokens)
+    return Outline(
+        board=board,
+        model=model,
+        draft=draft,
+        kv=kv,
+        passes=costs,
+        resident=resident(target=model, draft=draft, kv=kv, tokens=_deepest_token(costs)),
+    )
+
+
+def pass_costs(
+    model: ModelSpec,
+    draft: ModelSpec | None,
+    kv: StorageType,
+    contexts: Sequence[int],
+    draft_length: int,
+    tokens: int | None,
+) -> tuple[PassCost, ...]:
+    """Decoding, verifying and drafting at each context, prefilling the deepest."""
     asked: list[tuple[ModelSpec, Phase, int, int]] = []
     for context in contexts:
         asked.append((model, "decode", 1, context))
@@ -47,24 +134,10 @@ def outlook(
             asked.append((model, "verify", tokens, context))
         if draft is not None:
             asked.append((draft, "draft", 1, context))
-    deepest_token = max(context + t for m, _, t, context in asked if m is model)
     asked.append((model, "prefill", max(contexts) or DEFAULT_PROMPT_TOKENS, 0))
-    return Outlook(
-        device=device,
-        model=model,
-        draft=draft,
-        kv=kv,
-        data_type=data_type,
-        roof=roof,
-        passes=tuple(
-            pass_time(pass_cost(spec, kv, phase, count, context), roof)
-            for spec, phase, count, context in asked
-        ),
-        fit=fit(
-            target=model,
-            draft=draft,
-            kv=kv,
-            tokens=deepest_token,
-            dram_bytes=device.profile.visible_dram_bytes,
-        ),
-    )
+    return tuple(pass_cost(spec, kv, phase, count, at) for spec, phase, count, at in asked)
+
+
+def _deepest_token(costs: Sequence[PassCost]) -> int:
+    """The last position that a pass of the target reaches; a prefill ends where the contexts do."""
+    return max(c.context_tokens + c.tokens for c in costs if c.phase in ("decode", "verify"))

@@ -5,80 +5,35 @@ engine beats it. The *expected band* uses what boards sustain and what classes o
 Pure arithmetic; knows nothing of files, names or printing.
 """
 
+import math
 from typing import Literal
 
 from msgspec import Struct
 
+from edgeprof.hardware.engines import BATCH_POSITIONS, EngineClass
 from edgeprof.hardware.profile import DeviceProfile, PowerMode
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import ModelSpec
+from edgeprof.quantity import Band
 
 Phase = Literal["decode", "verify", "prefill", "draft"]
 Wall = Literal["memory", "compute"]
 
 
-class Band(Struct, frozen=True, kw_only=True):
-    """A figure between two ends."""
-
-    low: float
-    high: float
-
-
 class Roof(Struct, frozen=True, kw_only=True):
-    """What a board in one mode can do at most, and the bandwidth that it sustains."""
+    """What a board in one mode can do at most, the bandwidth that it sustains, and its GPU clocks:
+    of one unit, and of all SMs that are on together."""
 
     bandwidth_bytes_per_s: float
     flop_per_s: float | None
     sustained_bytes_per_s: Band | None = None
+    gpu_clock_hz: float | None = None
+    sm_clocks_per_s: float | None = None
 
     @property
     def ridge_flop_per_byte(self) -> float | None:
         """The intensity from which arithmetic, not memory, is the wall."""
         return None if self.flop_per_s is None else self.flop_per_s / self.bandwidth_bytes_per_s
-
-
-class EngineClass(Struct, frozen=True, kw_only=True):
-    """What one kind of decoding engine makes of a roof.
-
-    ``bandwidth_share`` is of the sustained bandwidth, ``compute_share`` of the dense peak.
-    ``overhead_s`` comes on top once a pass. ``extra_position`` is what each further position of a
-    pass costs a matrix, as a share of its one-position time, up to ``BATCH_POSITIONS``, from where
-    such engines too take a batched kernel.
-    """
-
-    name: str
-    engines: str
-    bandwidth_share: Band
-    compute_share: Band
-    overhead_s: Band
-    extra_position: Band
-
-
-BATCH_POSITIONS = 8
-
-# Bandwidth, overhead: fitted by eye to published decoding rates on Orin and Thor boards (1B to 32B
-# models; 135M ones for the overhead). Compute: published prompt rates over 2 x parameters; a BF16
-# product alone reaches 0.79 of peak on AGX Orin (infinigence/ApxInf doc/jetson-roofline.md).
-# Further positions: ggml-org/llama.cpp PR #28285, a pass over 8 tokens costs 3.1 (Orin Nano) with
-# the matrix-vector kernel and 0.9 to 1.0 with the matrix-matrix one.
-ENGINE_CLASSES = (
-    EngineClass(
-        name="tuned",
-        engines="TensorRT-LLM, MLC",
-        bandwidth_share=Band(low=0.9, high=1.0),
-        compute_share=Band(low=0.4, high=0.8),
-        overhead_s=Band(low=0.0003, high=0.0025),
-        extra_position=Band(low=0.0, high=0.0),
-    ),
-    EngineClass(
-        name="general",
-        engines="llama.cpp, Ollama, vLLM",
-        bandwidth_share=Band(low=0.45, high=0.85),
-        compute_share=Band(low=0.25, high=0.8),
-        overhead_s=Band(low=0.001, high=0.007),
-        extra_position=Band(low=0.0, high=0.33),
-    ),
-)
 
 
 class PassCost(Struct, frozen=True, kw_only=True):
@@ -111,7 +66,7 @@ class PartCost(Struct, frozen=True, kw_only=True):
 
 
 class PassTime(Struct, frozen=True, kw_only=True):
-    """A pass on a roof: the bound, and the band expected of the engine classes together."""
+    """A pass on a roof: the bound, and the band expected of a class of engines."""
 
     cost: PassCost
     ridge_flop_per_byte: float | None
@@ -136,13 +91,29 @@ def roof_of(profile: DeviceProfile, mode: PowerMode, data_type: str = "fp16") ->
     """The roof of a board in a mode, for arithmetic in one data type."""
     peak = profile.peak_bandwidth_bytes_per_s(mode)
     share = profile.sustained
+    clocks = _clocked_mode(profile, mode)
     return Roof(
         bandwidth_bytes_per_s=peak,
         flop_per_s=profile.peak_flop_per_s(mode).get(data_type),
         sustained_bytes_per_s=(
             None if share is None else Band(low=peak * share.low, high=peak * share.high)
         ),
+        gpu_clock_hz=clocks and clocks[1],
+        sm_clocks_per_s=clocks and clocks[0] * clocks[1],
     )
+
+
+def _clocked_mode(profile: DeviceProfile, mode: PowerMode) -> tuple[int, float] | None:
+    """SMs and GPU clock of a mode; where they are not published, those of the fullest mode that
+    has them, as the bandwidth of such a mode is the fullest one's too."""
+    published = [
+        (one.sms, one.gpu_mhz * 1e6)
+        for one in (mode, *profile.modes)
+        if one.sms is not None and one.gpu_mhz is not None
+    ]
+    if mode.sms is not None and mode.gpu_mhz is not None:
+        return published[0]
+    return max(published, key=math.prod, default=None)
 
 
 def pass_cost(
@@ -150,7 +121,8 @@ def pass_cost(
 ) -> PassCost:
     """One pass over ``tokens`` positions with ``context_tokens`` cached before it.
 
-    Weights are read once, whatever ``tokens`` is; of an untied input embedding, a row a position.
+    Weights are read once, whatever ``tokens`` is; of experts, the union that the positions need; of
+    an untied input embedding, a row a position.
     A prefill multiplies lm_head for its last position only, other passes for all.
     """
     kv_read = model.kv_read_bytes(context_tokens, kv)
@@ -158,10 +130,8 @@ def pass_cost(
     parts = [
         PartCost(
             name=group.role,
-            bytes=group.bytes,
-            flop=_product_flop(group.parameters, group.role, phase, tokens)
-            if group.multiplies
-            else 0,
+            bytes=group.streamed_bytes(tokens),
+            flop=_product_flop(group.used_parameters, group.role, phase, tokens),
         )
         for group in model.streamed_groups
     ]
@@ -173,7 +143,7 @@ def pass_cost(
         phase=phase,
         tokens=tokens,
         context_tokens=context_tokens,
-        weight_bytes=model.streamed_weight_bytes + tokens * model.embedding_row_bytes,
+        weight_bytes=model.streamed_bytes(tokens) + tokens * model.embedding_row_bytes,
         kv_read_bytes=kv_read,
         kv_write_bytes=kv_write,
         flop=sum(part.flop for part in parts),
@@ -182,58 +152,85 @@ def pass_cost(
 
 
 def attention_flop(model: ModelSpec, tokens: int, context_tokens: int) -> int:
-    """4 x heads x head_dim (scores and their use, 2 each) a token attended to, itself included."""
-    shape = model.attention
-    window = shape.window
-    full_layers = shape.layers - (window.layers if window else 0)
-    attended = full_layers * _attended(tokens, context_tokens, None)
-    if window is not None:
-        attended += window.layers * _attended(tokens, context_tokens, window.tokens)
-    return 4 * shape.heads * shape.head_dim * attended
+    """2 x heads x (key width for scores + value width for their use) a token attended to, itself
+    included."""
+    return sum(
+        2
+        * kind.heads
+        * (kind.key_dim + kind.value_dim)
+        * kind.layers
+        * _attended(tokens, context_tokens, kind.window_tokens)
+        for kind in model.attention.kinds
+    )
 
 
-def pass_time(cost: PassCost, roof: Roof) -> PassTime:
-    """The bound and the expected band of a pass."""
+def pass_time(cost: PassCost, roof: Roof, engine: EngineClass | None = None) -> PassTime:
+    """The bound of a pass, and the band expected of a class of engines where one is given."""
     memory_s = cost.total_bytes / roof.bandwidth_bytes_per_s
     compute_s = 0.0 if roof.flop_per_s is None else cost.flop / roof.flop_per_s
-    bands = [band for engine in ENGINE_CLASSES if (band := expected_time(cost, roof, engine))]
     return PassTime(
         cost=cost,
         ridge_flop_per_byte=roof.ridge_flop_per_byte,
         bound="compute" if compute_s > memory_s else "memory",
         time_s=max(memory_s, compute_s),
-        expected_time_s=Band(low=min(b.low for b in bands), high=max(b.high for b in bands))
-        if bands
-        else None,
+        expected_time_s=None if engine is None else expected_time(cost, roof, engine),
     )
 
 
 def expected_time(cost: PassCost, roof: Roof, engine: EngineClass) -> Band | None:
     """What a class of engines makes of a pass: each part at its own wall, one after the other.
 
-    None where the board's sustained bandwidth is not known, nor for more positions than memory
-    alone can tell of where its arithmetic rate is not.
+    None where the board's sustained bandwidth or GPU clock is not known, nor for more positions
+    than memory alone can tell of where its arithmetic rate is not.
     """
-    if roof.sustained_bytes_per_s is None:
+    sustained = roof.sustained_bytes_per_s
+    if sustained is None or (engine.needs_gpu_clock and roof.sm_clocks_per_s is None):
         return None
     if roof.flop_per_s is None and cost.tokens > BATCH_POSITIONS:
         return None
+    bound_s = pass_time(cost, roof).time_s
     return Band(
-        low=_serial_time(
-            cost,
-            roof.sustained_bytes_per_s.high * engine.bandwidth_share.high,
-            None if roof.flop_per_s is None else roof.flop_per_s * engine.compute_share.high,
-            engine.extra_position.low,
-        )
-        + engine.overhead_s.low,
-        high=_serial_time(
-            cost,
-            roof.sustained_bytes_per_s.low * engine.bandwidth_share.low,
-            None if roof.flop_per_s is None else roof.flop_per_s * engine.compute_share.low,
-            engine.extra_position.high,
-        )
-        + engine.overhead_s.high,
+        low=max(
+            bound_s,
+            _serial_time(
+                cost,
+                _seconds_per_byte(
+                    roof,
+                    sustained.high * engine.bandwidth_share.high,
+                    engine.unpack_clocks_per_byte.low,
+                ),
+                None if roof.flop_per_s is None else roof.flop_per_s * engine.compute_share.high,
+                engine.extra_position.low,
+            )
+            + _overhead_s(roof, engine.overhead_clocks.low),
+        ),
+        high=max(
+            bound_s,
+            _serial_time(
+                cost,
+                _seconds_per_byte(
+                    roof,
+                    sustained.low * engine.bandwidth_share.low,
+                    engine.unpack_clocks_per_byte.high,
+                ),
+                None if roof.flop_per_s is None else roof.flop_per_s * engine.compute_share.low,
+                engine.extra_position.high,
+            )
+            + _overhead_s(roof, engine.overhead_clocks.high),
+        ),
     )
+
+
+def _seconds_per_byte(roof: Roof, bytes_per_s: float, unpack_clocks_per_byte: float) -> float:
+    """Reading a byte, then unpacking it on one of the SMs that share the work."""
+    unpack_s = 0.0
+    if roof.sm_clocks_per_s is not None:
+        unpack_s = unpack_clocks_per_byte / roof.sm_clocks_per_s
+    return 1 / bytes_per_s + unpack_s
+
+
+def _overhead_s(roof: Roof, clocks: float) -> float:
+    return 0.0 if roof.gpu_clock_hz is None else clocks / roof.gpu_clock_hz
 
 
 def _product_flop(parameters: int, role: str, phase: Phase, tokens: int) -> int:
@@ -251,13 +248,13 @@ def _attended(tokens: int, context_tokens: int, window: int | None) -> int:
 
 
 def _serial_time(
-    cost: PassCost, bytes_per_s: float, flop_per_s: float | None, extra_position: float
+    cost: PassCost, seconds_per_byte: float, flop_per_s: float | None, extra_position: float
 ) -> float:
     further = min(cost.tokens, BATCH_POSITIONS) - 1
     slower = 1 + extra_position * further
     return sum(
         max(
-            part.bytes / bytes_per_s * slower,
+            part.bytes * seconds_per_byte * slower,
             0.0 if flop_per_s is None else part.flop / flop_per_s,
         )
         for part in cost.parts

@@ -1,25 +1,28 @@
 """The command line: finds the command asked for, turns errors into exit codes, stays quiet on a
 closed pipe. A command's module is imported only when it runs, so that ``--help`` stays light."""
 
+import errno
 import importlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from edgeprof import __version__
-from edgeprof.errors import EdgeprofError
+from edgeprof.errors import EdgeprofError, EnvironmentFault
 
 # name -> (module that holds a click command called ``command``, one line of help)
 COMMANDS = {
-    "convert": (
-        "edgeprof.cli.convert",
-        "Turn a GGUF file into an ONNX decoder.",
-    ),
-    "devices": ("edgeprof.cli.devices", "List the boards and power modes that edgeprof knows."),
+    "convert": ("edgeprof.cli.convert", "Turn a GGUF file into an ONNX decoder."),
+    "devices": ("edgeprof.cli.devices", "List boards and power modes, or detect this board."),
     "fetch": ("edgeprof.cli.fetch", "Fetch a model into the cache and check it."),
+    "models": ("edgeprof.cli.models", "List the models that edgeprof knows, or show one in full."),
+    "pair": ("edgeprof.cli.pair", "Say whether a draft model may serve a target."),
+    "plan": ("edgeprof.cli.plan", "Say what drafting would bring, and how long to draft."),
     "report": ("edgeprof.cli.report", "Show what a session measured: text, JSON or Markdown."),
     "roofline": ("edgeprof.cli.roofline", "Say how fast a model can go on a board, and why."),
     "run": ("edgeprof.cli.run", "Run a recipe on this machine and record a session."),
@@ -45,20 +48,57 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
 
+    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
+        with _faults_as_exit_codes():  # --help and --version print here
+            return super().make_context(*arguments, **settings)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _faults_as_exit_codes():
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except EdgeprofError as error:
-            click.echo(f"Error: {error}", err=True)
-            raise click.exceptions.Exit(error.exit_code) from error
-        except BrokenPipeError:
-            # The reader has gone (`edgeprof devices | head -1`): leave without a word, and keep the
-            # interpreter from flushing into the closed pipe at exit. Caught here, before click,
-            # which would make it exit code 1.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise click.exceptions.Exit(0) from None
+
+
+@contextmanager
+def _faults_as_exit_codes() -> Iterator[None]:
+    """One line and an exit code for what a user can cause; handled before click sees it, which
+    would make a closed pipe exit code 1."""
+    try:
+        yield
+    except EdgeprofError as error:
+        raise _exit(str(error), error.exit_code) from error
+    except BrokenPipeError:
+        # The reader has gone (`edgeprof devices | head -1`): leave without a word.
+        _let_go_of_stdout()
+        raise click.exceptions.Exit(0) from None
+    except OSError as error:
+        if error.filename is not None:
+            raise _exit(
+                f"{error.filename}: {error.strerror}", EnvironmentFault.exit_code
+            ) from error
+        if error.errno != errno.ENOSPC:
+            raise
+        _let_go_of_stdout()
+        raise _exit(f"output: {error.strerror}", EnvironmentFault.exit_code) from error
+    except ImportError as error:
+        if (error.name or "").startswith("edgeprof"):
+            raise
+        reason = str(error).strip().partition("\n")[0]  # numpy explains at length
+        raise _exit(
+            f"a library cannot be imported: {reason}; install it again with"
+            " pip install --force-reinstall",
+            EnvironmentFault.exit_code,
+        ) from error
+
+
+def _exit(message: str, code: int) -> click.exceptions.Exit:
+    click.echo(f"Error: {message}", err=True)
+    return click.exceptions.Exit(code)
+
+
+def _let_go_of_stdout() -> None:
+    """Keeps the interpreter from flushing what is left into the closed pipe or full disk."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(
@@ -74,6 +114,9 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
+    _open_closed_streams()
+    # What is half done is cleared away as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Outside standalone mode click hands back the code that an Exit carried.
         code = cli(prog_name="edgeprof", standalone_mode=False)
@@ -84,3 +127,11 @@ def main() -> None:
         click.echo("interrupted", err=True)
         raise SystemExit(128 + signal.SIGINT) from None
     raise SystemExit(code)
+
+
+def _open_closed_streams() -> None:
+    """Where the caller closed a stream (`>&-`), the next file opened would get its number, and
+    what a child prints would land in that file. In order, as each takes the lowest free number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

@@ -2,29 +2,48 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, get_args
 
 import click
-import msgspec
 
-from edgeprof.analysis.outlook import Outlook, outlook
-from edgeprof.catalog import find_device, find_kv_type, find_model
-from edgeprof.errors import UsageFault
-from edgeprof.report.roofline import document, set_document, text
-from edgeprof.report.table import terminal_width
+from edgeprof.analysis.observation import Observation
+from edgeprof.analysis.outlook import Outline, Outlook, outline, outlook
+from edgeprof.catalog import find_board, find_device, find_engine, find_kv_type, find_model
+from edgeprof.cli.paper import (
+    FORMS,
+    MOST_TOKENS,
+    Form,
+    chosen_form,
+    counts,
+    number,
+    put,
+    save,
+    split,
+)
+from edgeprof.errors import EdgeprofError
+from edgeprof.hardware.profile import AnnouncedBoard, DataType
+from edgeprof.models.names import ModelName
+from edgeprof.report.explain import explain, explain_sections
+from edgeprof.report.paper import OutlookKind, outlook_figure
+from edgeprof.report.roofline import document, roofline_rows, roofline_sections, set_document
+from edgeprof.report.sections import Section
 
-_DATA_TYPES = ("fp16", "bf16", "fp32", "int8", "int4", "fp8", "fp4")
-_MOST_TOKENS = 10_000_000
+_DATA_TYPES = get_args(DataType)
+_ALL = "all"
 
 
 @click.command()
 @click.option("--device", "devices", multiple=True, required=True, metavar="D[@MODE]",
               help="Board by name or profile; several by comma or by repeating.")  # fmt: skip
-@click.option("--mode", "modes", metavar="MODE", help="Power mode by name; several by comma.")
-@click.option("--model", required=True, metavar="NAME[:FORMAT]", help="Model, such as 7b-q4.")
-@click.option("--draft", metavar="NAME[:FORMAT]", help="Draft model, for its pass and the fit.")
+@click.option("--mode", "modes", multiple=True, metavar="MODE",
+              help="Power mode by name; several by comma or by repeating; all.")  # fmt: skip
+@click.option("--model", required=True, metavar="NAME[:FORMAT]|PATH", help="Model, such as 7b-q4.")
+@click.option(
+    "--draft", metavar="NAME[:FORMAT]|PATH", help="Draft model, for its pass and the fit."
+)
 @click.option("--context", "contexts", multiple=True, default=("0",), metavar="C",
               help="Tokens cached before the pass; several by comma or by repeating.")  # fmt: skip
-@click.option("--tokens", type=click.IntRange(1, _MOST_TOKENS), metavar="T",
+@click.option("--tokens", type=click.IntRange(1, MOST_TOKENS), metavar="T",
               help="Add a pass over T positions.")  # fmt: skip
 @click.option("-k", "--draft-tokens", "draft_length", type=click.IntRange(1, 1024), default=4,
               show_default=True, metavar="K",
@@ -34,13 +53,22 @@ _MOST_TOKENS = 10_000_000
 )
 @click.option("--compute", type=click.Choice(_DATA_TYPES, case_sensitive=False), default="fp16",
               show_default=True, help="Data type of the arithmetic.")  # fmt: skip
+@click.option("--engine", metavar="NAME", help="Engine that will run it, such as llama.cpp.")
+@click.option("--measured", multiple=True, metavar="[NAME=]RATE",
+              help="Tokens/s measured decoding at the first depth, to hold beside.")  # fmt: skip
+@click.option("--explain", "with_sums", is_flag=True, help="Print the sum behind each figure.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE",
-              help="Draw the roofline too: .svg, .png or .pdf.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Overwrite an existing plot.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+              help="Draw a figure too: .svg, .png or .pdf.")  # fmt: skip
+@click.option("--plot-kind", type=click.Choice(get_args(OutlookKind)), default="roofline",
+              show_default=True, help="What --plot draws and --csv holds.")  # fmt: skip
+@click.option("--csv", "data", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write the data of the figure.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite an existing plot or CSV.")
+@click.option("--format", "form", type=click.Choice(FORMS), help="Default: text.")
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 def command(
     devices: tuple[str, ...],
-    modes: str | None,
+    modes: tuple[str, ...],
     model: str,
     draft: str | None,
     contexts: tuple[str, ...],
@@ -48,66 +76,106 @@ def command(
     draft_length: int,
     kv: str,
     compute: str,
+    engine: str | None,
+    measured: tuple[str, ...],
+    with_sums: bool,
     plot: Path | None,
+    plot_kind: OutlookKind,
+    data: Path | None,
     force: bool,
+    form: Form | None,
     as_json: bool,
 ) -> None:
     """Say how fast a model can go on a board, and why.
 
-    Exits with 1, the output still complete, when it does not fit in memory.
+    Exits with 1, the output still complete, when it does not fit in memory or when a board's
+    figures are not published. D is auto for the board that this runs on.
     """
+    chosen = chosen_form(form, as_json)
+    observations = _observations(measured)
     target, target_name = find_model(model)
-    draft_spec, draft_name = find_model(draft) if draft else (None, None)
-    results = [
-        outlook(
+    draft_spec, draft_name = find_model(draft) if draft is not None else (None, None)
+    for warning in (*target.warnings, *(draft_spec.warnings if draft_spec else ())):
+        click.echo(f"warning: {warning}", err=True)
+    cache, depths = find_kv_type(kv), counts(contexts, "--context")
+
+    def answer(device: str, mode: str | None) -> Outlook | Outline:
+        board = find_board(device)
+        if isinstance(board, AnnouncedBoard):
+            return outline(
+                board=board,
+                model=target,
+                draft=draft_spec,
+                kv=cache,
+                contexts=depths,
+                draft_length=draft_length,
+                tokens=tokens,
+            )
+        return outlook(
             device=find_device(device, mode),
             model=target,
             draft=draft_spec,
-            kv=find_kv_type(kv),
+            kv=cache,
             data_type=compute,
-            contexts=_counts(contexts, "--context"),
+            contexts=depths,
             draft_length=draft_length,
             tokens=tokens,
+            engine=None if engine is None else find_engine(engine),
         )
-        for device in _split(devices)
-        for mode in (_split((modes,)) if modes else [None])
-    ]
-    if plot is not None:
-        _draw(results, plot, force)
-    if as_json:
-        content = document(results[0]) if len(results) == 1 else set_document(results)
-        click.echo(msgspec.json.format(msgspec.json.encode(content), indent=2))
-    else:
-        names = [target_name] + ([draft_name] if draft_name else [])
-        click.echo("\n\n\n".join(text(result, names, terminal_width()) for result in results))
-    if not all(result.fit.fits for result in results):
+
+    asked = [(name, mode) for name in split(devices) for mode in _modes(name, modes)]
+    results = [answer(name, mode) for name, mode in asked]
+    published = [result for result in results if isinstance(result, Outlook)]
+    if plot is not None or data is not None:
+        if not published:
+            raise EdgeprofError("nothing to plot: the figures of the board are not published")
+        save(outlook_figure(plot_kind, published, observations), plot, data, force=force)
+    names = [target_name] + ([draft_name] if draft_name else [])
+    documents = [_document(result, observations, with_sums) for result in results]
+    put(
+        chosen,
+        documents[0] if len(documents) == 1 else set_document(documents),
+        _sections(results, names, observations, with_sums),
+        roofline_rows(published),
+    )
+    if len(published) < len(results) or not all(result.fit.fits for result in published):
         raise click.exceptions.Exit(1)
 
 
-def _draw(results: Sequence[Outlook], path: Path, force: bool) -> None:
-    from edgeprof.report.figures import outlook_figure, save_figure  # loads matplotlib
-
-    save_figure(outlook_figure(results), path, force=force)
-    click.echo(f"plot written to {path}", err=True)
-
-
-def _counts(texts: Sequence[str], option: str) -> list[int]:
-    """Numbers of tokens from comma lists, each one once."""
-    counts = []
-    for item in _split(texts):
-        if not item.isascii() or not item.isdigit() or int(item) > _MOST_TOKENS:
-            raise UsageFault(f"{option} takes whole numbers from 0 to {_MOST_TOKENS}, got '{item}'")
-        counts.append(int(item))
-    return list(dict.fromkeys(counts))
+def _modes(device: str, modes: Sequence[str]) -> Sequence[str | None]:
+    """The modes asked for; ``all`` stands for every mode of the board."""
+    wanted = split(modes) if modes else [None]
+    if not any(mode is not None and mode.lower() == _ALL for mode in wanted):
+        return wanted
+    board = find_board(device)
+    return [None] if isinstance(board, AnnouncedBoard) else [mode.name for mode in board.modes]
 
 
-def _split(texts: Sequence[str]) -> list[str]:
-    items = list(_items(texts))
-    if not items:
-        raise UsageFault("an option was given an empty list")
-    return items
+def _observations(texts: Sequence[str]) -> list[Observation]:
+    """``RATE`` or ``NAME=RATE``."""
+    found = []
+    for text in texts:
+        name, _, rate = text.rpartition("=")
+        tokens_per_s = number(rate, "--measured", 1e-6, 1e9)
+        found.append(Observation(label=name.strip() or "measured", tokens_per_s=tokens_per_s))
+    return found
 
 
-def _items(texts: Sequence[str]) -> Iterator[str]:
-    for text_ in texts:
-        yield from (item.strip() for item in text_.split(",") if item.strip())
+def _document(
+    result: Outlook | Outline, observations: Sequence[Observation], with_sums: bool
+) -> dict[str, Any]:
+    terms = explain(result) if with_sums and isinstance(result, Outlook) else ()
+    return document(result, observations, terms)
+
+
+def _sections(
+    results: Sequence[Outlook | Outline],
+    names: Sequence[ModelName],
+    observations: Sequence[Observation],
+    with_sums: bool,
+) -> Iterator[Section]:
+    yield from roofline_sections(results, names, observations)
+    if with_sums:
+        for result in results:
+            if isinstance(result, Outlook):
+                yield from explain_sections(explain(result))

@@ -1,7 +1,8 @@
 """What a board is: memory, arithmetic units and power modes, each figure with its source.
 
 A profile is data (one TOML file a board, units in the keys). Peaks are derived here, by one
-formula each; what a board sustains is kept apart from them. Knows nothing of models.
+formula each; what a board sustains is kept apart from them. A board whose figures are not published
+is an ``AnnouncedBoard``, from which nothing can be derived. Knows nothing of models.
 """
 
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from edgeprof.errors import FileFault, UsageFault
+from edgeprof.errors import EdgeprofError, FileFault, UsageFault
 from edgeprof.naming import name_key, unknown_name
-from edgeprof.tomlfile import load_toml
+from edgeprof.tomlfile import convert, read_toml
 
 Status = Literal["measured", "documented", "in code", "inferred", "assumed", "unverified"]
-Positive = Annotated[float, Meta(gt=0, lt=1e9)]  # finite
-Count = Annotated[int, Meta(gt=0)]
+DataType = Literal["fp16", "bf16", "fp32", "int8", "int4", "fp8", "fp4"]
+Positive = Annotated[float, Meta(ge=1e-3, lt=1e9)]  # finite, and so is what follows from it
+Count = Annotated[int, Meta(gt=0, le=1_000_000)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -45,7 +47,7 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     compute_capability: Text
     sms: Count
     l2_mib: Positive | None = None
-    flop_per_clock_per_sm: dict[str, Positive]
+    flop_per_clock_per_sm: dict[DataType, Positive]
     rates_source: Text
     rates_status: Status
 
@@ -68,11 +70,12 @@ class Sustained(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PowerMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One nvpmodel mode: the clocks and units that it leaves on. Unknown is left out.
 
-    ``source`` and ``status`` are those of the profile where a mode does not give its own.
+    ``source`` and ``status`` are those of the profile where a mode does not give its own. A board
+    without nvpmodel has one mode, named ``default``, and no id.
     """
 
     name: Text
-    id: Annotated[int, Meta(ge=0)]
+    id: Annotated[int, Meta(ge=0)] | None = None
     emc_mhz: Positive
     sms: Count | None = None
     gpu_mhz: Positive | None = None
@@ -84,21 +87,48 @@ class PowerMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     status: Status | None = None
 
 
+class AnnouncedBoard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A board that is announced, but without the figures that a roof is drawn from."""
+
+    name: Text
+    title: Text
+    announced: Text
+    not_published: Annotated[list[Text], Meta(min_length=1)]
+    soc: Text
+    notes: Text | None = None
+    source: Text
+    status: Status
+
+    @property
+    def missing(self) -> str:
+        """The one line that says why nothing can be computed."""
+        return (
+            f"{self.title} ({self.name}) is announced {self.announced};"
+            f" not published: {', '.join(self.not_published)}"
+        )
+
+
 class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A board with all its power modes."""
+    """A board with all its power modes.
+
+    ``super_firmware`` tells apart two profiles of one part number; ``boot_spec`` is the part of a
+    TNSPEC that names the board where its part number is not known.
+    """
 
     name: Text
     title: Text
     default_mode: Text
     part_numbers: list[Text]
     device_tree_models: list[Text]
+    super_firmware: bool = False
+    boot_spec: Text | None = None
     soc: Text
     cpu: Text
     notes: Text | None = None
     source: Text
     status: Status
     dram: Dram
-    gpu: Gpu
+    gpu: Gpu | None = None
     sustained: Sustained | None = None
     modes: Annotated[list[PowerMode], Meta(min_length=1)] = field(name="mode")
 
@@ -108,9 +138,15 @@ class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError("two modes have the same name")
         if self.default_mode not in names:
             raise ValueError(f"default_mode '{self.default_mode}' is not among {', '.join(names)}")
+        sms = 0 if self.gpu is None else self.gpu.sms
         for mode in self.modes:
-            if mode.sms is not None and mode.sms > self.gpu.sms:
-                raise ValueError(f"mode {mode.name} has {mode.sms} SMs on of {self.gpu.sms}")
+            if mode.sms is not None and mode.sms > sms:
+                raise ValueError(f"mode {mode.name} has {mode.sms} SMs on of {sms}")
+            if mode.emc_mhz > self.dram.emc_max_mhz:
+                raise ValueError(
+                    f"mode {mode.name} has emc_mhz {mode.emc_mhz:g},"
+                    f" above dram.emc_max_mhz {self.dram.emc_max_mhz:g}"
+                )
 
     @property
     def dram_bytes(self) -> int:
@@ -127,11 +163,18 @@ class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def mode(self, name: str | None = None) -> PowerMode:
         """A mode by its name in any spelling, never by its id: ids differ between boards."""
         wanted = self.default_mode if name is None else name
-        for mode in self.modes:
-            if _mode_key(mode.name) == _mode_key(wanted):
-                return mode
+        found = self.find_mode(wanted)
+        if found is not None:
+            return found
         names = [mode.name for mode in self.modes]
         raise UsageFault(unknown_name(f"power mode of {self.name}", wanted, names))
+
+    def find_mode(self, name: str) -> PowerMode | None:
+        """As ``mode``, with None for a name not known; either half names ``MAXN/10W``."""
+        wanted = _mode_key(name)
+        whole = [mode for mode in self.modes if _mode_key(mode.name) == wanted]
+        halves = [m for m in self.modes if wanted in map(_mode_key, m.name.split("/"))]
+        return next(iter(whole + halves), None)
 
     def peak_bandwidth_bytes_per_s(self, mode: PowerMode) -> float:
         """EMC clock x 2 transfers a clock x bus width: nothing moves bytes faster."""
@@ -145,6 +188,8 @@ class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def peak_flop_per_s(self, mode: PowerMode) -> dict[str, float | None]:
         """SMs on x GPU clock x dense rate, a data type; None where the clock is not published."""
+        if self.gpu is None:
+            return {}
         rates = self.gpu.flop_per_clock_per_sm
         if mode.sms is None or mode.gpu_mhz is None:
             return dict.fromkeys(rates)
@@ -152,11 +197,24 @@ class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def load_profile(path: Path) -> DeviceProfile:
-    """The profile in a TOML file; its name is that of the file."""
-    profile = load_toml(path, DeviceProfile)
-    if profile.name != path.stem:
-        raise FileFault(f"{path}: name is '{profile.name}', but the file is named '{path.stem}'")
-    return profile
+    """The profile in a TOML file; a board that is only announced has none."""
+    board = load_board(path)
+    if isinstance(board, AnnouncedBoard):
+        raise EdgeprofError(board.missing)
+    return board
+
+
+def load_board(path: Path) -> DeviceProfile | AnnouncedBoard:
+    """What a TOML file says of a board; its name is that of the file."""
+    content = read_toml(path)
+    board: DeviceProfile | AnnouncedBoard
+    if "announced" in content:
+        board = convert(content, AnnouncedBoard, path)
+    else:
+        board = convert(content, DeviceProfile, path)
+    if board.name != path.stem:
+        raise FileFault(f"{path}: name is '{board.name}', but the file is named '{path.stem}'")
+    return board
 
 
 def _mode_key(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from edgeprof.models.quantisation import FormatTable
-from edgeprof.models.spec import ModelShape
+from edgeprof.models.shape import ModelShape
 from edgeprof.naming import find_name, name_key
 
 DEFAULT_FORMAT = "q4_k_m"

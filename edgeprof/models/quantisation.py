@@ -17,12 +17,28 @@ Role = Literal[
     "ffn_gate",
     "ffn_up",
     "ffn_down",
+    "router",
+    "expert_gate",
+    "expert_up",
+    "expert_down",
     "lm_head",
     "embedding",
     "norm",
     "bias",
+    "other",
+    "idle",
 ]
-LayerRule = Literal["all", "first-4", "first-eighth", "more-bits", "of-80-gqa"]
+LayerRule = Literal[
+    "all",
+    "first-2",
+    "first-4",
+    "first-eighth",
+    "first-sixteenth",
+    "more-bits",
+    "of-80-gqa",
+    "gqa-4",
+    "8-experts",
+]
 Count = Annotated[int, Meta(gt=0)]
 
 
@@ -55,30 +71,48 @@ class Format(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A named way to store a whole model, by names of storage types.
 
     ``head`` is for lm_head and for a table that is tied to it; ``embedding`` for an untied input
-    embedding (the base where not given); ``vectors`` for norms and biases.
+    embedding (the base where not given); ``experts`` for expert matrices (as other matrices where
+    not given); ``vectors`` for norms, biases and the router of a mixture of experts.
     """
 
     title: str
     base: str
     head: str
     embedding: str | None = None
+    experts: str | None = None
     vectors: str
     raised: list[Raised] = []
     source: str
     notes: str | None = None
 
-    def storage_name(self, role: Role, layer: int, layers: int, grouped_query: bool) -> str:
+    def storage_name(self, role: Role, place: "Place") -> str:
         """The type that the recipe gives to a matrix, the length of its rows aside."""
         if role == "lm_head":
             return self.head
         if role == "embedding":
             return self.embedding or self.base
-        if role in ("norm", "bias"):
+        if role in ("norm", "bias", "router"):
             return self.vectors
+        if role.startswith("expert_") and self.experts is not None:
+            return self.experts
+        # What holds for the feed-forward matrices of a dense layer holds for those of experts.
+        dense_role = role.replace("expert_", "ffn_")
         for rule in self.raised:
-            if role in rule.roles and _holds(rule.layers, layer, layers, grouped_query):
+            if dense_role in rule.roles and _holds(rule.layers, place):
                 return rule.storage
         return self.base
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where in a model a matrix stands: what the recipes' rules look at.
+
+    ``sharing`` is the number of query heads that share a KV head.
+    """
+
+    layer: int
+    layers: int
+    sharing: int = 1
+    experts: int = 0
 
 
 class FormatTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,13 +136,16 @@ def more_bits(layer: int, layers: int) -> bool:
     return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
 
 
-def _holds(rule: LayerRule, layer: int, layers: int, grouped_query: bool) -> bool:
-    if rule == "first-4":
-        return layer < 4
-    if rule == "first-eighth":
-        return layer < layers // 8
-    if rule == "more-bits":
-        return more_bits(layer, layers)
-    if rule == "of-80-gqa":
-        return layers == 80 and grouped_query
-    return True
+def _holds(rule: LayerRule, place: Place) -> bool:
+    layer, layers = place.layer, place.layers
+    return {
+        "all": True,
+        "first-2": layer < 2,
+        "first-4": layer < 4,
+        "first-eighth": layer < layers // 8,
+        "first-sixteenth": layer < layers // 16,
+        "more-bits": more_bits(layer, layers),
+        "of-80-gqa": layers == 80 and place.sharing > 1,
+        "gqa-4": place.sharing >= 4,
+        "8-experts": place.experts == 8,
+    }[rule]

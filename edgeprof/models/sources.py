@@ -110,5 +110,5 @@ def _checked_path(source: str, path: str) -> str:
 def refuse_unknown(name: str) -> NoReturn:
     known = known_models()
     close = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))
+    hint = f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known)) + "."
     raise UsageFault(f"no model named {name!r} and no such file; {hint} Other sources: {GRAMMAR}")

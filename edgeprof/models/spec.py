@@ -3,55 +3,33 @@
 Sizes are exact bytes. Knows nothing of devices, time or files.
 """
 
-from collections import Counter
-from collections.abc import Iterator
-from typing import Annotated
+from msgspec import Struct
 
-from msgspec import Meta, Struct
+from edgeprof.models.quantisation import Role, StorageType
 
-from edgeprof.models.quantisation import Count, Format, FormatTable, Role, StorageType
-
-# Read by position (embedding) or added, not multiplied: no matrix product.
-_NO_PRODUCT = ("embedding", "norm", "bias")
+# Read by position (embedding), added, or not used in decoding (idle): no matrix product.
+_NO_PRODUCT = ("embedding", "norm", "bias", "idle")
 
 
-class SlidingWindow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Some layers look back ``tokens`` positions only."""
+class ExpertUse(Struct, frozen=True, kw_only=True):
+    """How many of how many experts a position takes."""
 
-    tokens: Count
-    layers: Count
+    count: int
+    used: int
 
-
-class ModelShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The shape of a decoder with a gated feed-forward part, whatever its weights are stored in."""
-
-    title: str
-    layers: Count
-    hidden: Count
-    ffn: Count
-    heads: Count
-    kv_heads: Count
-    head_dim: Count
-    vocab: Count
-    tied_embeddings: bool
-    qkv_bias: bool = False
-    qk_norm: bool = False
-    fused_qkv: bool = False
-    norms_per_layer: Annotated[int, Meta(ge=0)] = 2
-    sliding_window: SlidingWindow | None = None
-    parameters: Count
-    source: str
-    notes: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.heads % self.kv_heads:
-            raise ValueError(f"heads {self.heads} is no multiple of kv_heads {self.kv_heads}")
-        if self.sliding_window and self.sliding_window.layers > self.layers:
-            raise ValueError(f"sliding_window has more layers than the model's {self.layers}")
+    def share(self, tokens: int) -> float:
+        """The part of the experts that a pass reads: the expected union, 1 - (1 - k/E)^T, for
+        positions that choose evenly and independently. Real ones repeat themselves: it is an upper
+        estimate."""
+        return 1 - (1 - self.used / self.count) ** tokens
 
 
 class WeightGroup(Struct, frozen=True, kw_only=True):
-    """``count`` matrices of one role and one type, ``rows`` outputs by ``columns`` inputs."""
+    """``count`` matrices of one role and one type, ``rows`` outputs by ``columns`` inputs.
+
+    ``stored_bytes`` is what they occupy together where that is known and does not follow from the
+    type, as with weights whose scales lie in tensors of their own.
+    """
 
     role: Role
     storage_name: str
@@ -59,6 +37,8 @@ class WeightGroup(Struct, frozen=True, kw_only=True):
     count: int
     rows: int
     columns: int
+    experts: ExpertUse | None = None
+    stored_bytes: int | None = None
 
     @property
     def parameters(self) -> int:
@@ -66,33 +46,87 @@ class WeightGroup(Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
+        if self.stored_bytes is not None:
+            return self.stored_bytes
         return self.count * self.rows * self.storage.bytes_of_row(self.columns)
+
+    @property
+    def bits_per_weight(self) -> float:
+        return 8 * self.bytes / self.parameters
+
+    @property
+    def row_bytes(self) -> int:
+        """What one row occupies."""
+        if self.stored_bytes is not None:
+            return -(-self.stored_bytes // (self.count * self.rows))
+        return self.storage.bytes_of_row(self.columns)
 
     @property
     def multiplies(self) -> bool:
         """Whether each position is multiplied with these weights."""
-        return self.role not in _NO_PRODUCT
+        return self.role not in _NO_PRODUCT and self.rows > 1
+
+    @property
+    def used_parameters(self) -> int:
+        """What one position is multiplied with: of experts, those it takes."""
+        if not self.multiplies:
+            return 0
+        if self.experts is None:
+            return self.parameters
+        return self.parameters * self.experts.used // self.experts.count
+
+    def streamed_bytes(self, tokens: int) -> int:
+        """What a pass over that many positions reads."""
+        if self.experts is None:
+            return self.bytes
+        if tokens == 1:
+            return self.bytes * self.experts.used // self.experts.count
+        return round(self.bytes * self.experts.share(tokens))
+
+
+class AttentionKind(Struct, frozen=True, kw_only=True):
+    """Layers whose attention is alike. ``latent_value`` (multi-head latent attention): the values
+    are the first ``value_dim`` elements of the cached keys, so that no value is cached apart."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    window_tokens: int | None = None
+    latent_value: bool = False
+
+    def cached_bytes_per_token(self, kv: StorageType) -> int:
+        """Keys and values of one token in one layer: of the KV heads, block scales included."""
+        keys = kv.bytes_of_row(self.kv_heads * self.key_dim)
+        return keys if self.latent_value else keys + kv.bytes_of_row(self.kv_heads * self.value_dim)
+
+    def seen_tokens(self, tokens: int) -> int:
+        return tokens if self.window_tokens is None else min(tokens, self.window_tokens)
 
 
 class Attention(Struct, frozen=True, kw_only=True):
     """The geometry that cache traffic and attention arithmetic follow from."""
 
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    window: SlidingWindow | None = None
+    kinds: tuple[AttentionKind, ...]
 
-    def layer_tokens(self, tokens: int) -> int:
-        """Sum over the layers of the cached tokens each reads when ``tokens`` are there."""
-        if self.window is None:
-            return self.layers * tokens
-        windowed = self.window.layers
-        return (self.layers - windowed) * tokens + windowed * min(tokens, self.window.tokens)
+    @property
+    def layers(self) -> int:
+        """Layers that keep a cache."""
+        return sum(kind.layers for kind in self.kinds)
+
+    @property
+    def windowed_layers(self) -> int:
+        return sum(kind.layers for kind in self.kinds if kind.window_tokens is not None)
 
 
 class ModelSpec(Struct, frozen=True, kw_only=True):
-    """A model in a format. Bytes are read from here and nowhere else."""
+    """A model in a format. Bytes are read from here and nowhere else.
+
+    ``source`` says where the figures come from and ``warnings`` what is not as it should be.
+    ``rewinds`` is False where layers keep a running state that cannot be rolled back by length;
+    ``cache_storage`` is the type that a graph fixes for its cache.
+    """
 
     name: str
     title: str
@@ -100,10 +134,25 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     quantisation_title: str
     groups: tuple[WeightGroup, ...]
     attention: Attention
+    architecture: str | None = None
+    layers: int
+    hidden: int | None = None
+    vocab: int | None = None
+    context_tokens: int | None = None
+    tokenizer: str | None = None
+    rewinds: bool = True
+    cache_storage: str | None = None
+    source: str
+    warnings: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> int:
         return sum(group.parameters for group in self.groups)
+
+    @property
+    def used_parameters(self) -> int:
+        """What one decoded token is multiplied with."""
+        return sum(group.used_parameters for group in self.groups)
 
     @property
     def resident_weight_bytes(self) -> int:
@@ -112,106 +161,31 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def streamed_groups(self) -> tuple[WeightGroup, ...]:
-        """What every pass reads in full: all but an untied input embedding."""
-        return tuple(group for group in self.groups if group.role != "embedding")
+        """What a pass reads by the matrix: all but an untied input embedding and what decoding
+        does not use."""
+        return tuple(group for group in self.groups if group.role not in ("embedding", "idle"))
 
     @property
     def streamed_weight_bytes(self) -> int:
-        """What every pass reads, however many positions it has."""
-        return sum(group.bytes for group in self.streamed_groups)
+        """What one decoded token reads."""
+        return self.streamed_bytes(1)
+
+    def streamed_bytes(self, tokens: int) -> int:
+        """What a pass over that many positions reads; the more, the more experts it needs."""
+        return sum(group.streamed_bytes(tokens) for group in self.streamed_groups)
 
     @property
     def embedding_row_bytes(self) -> int:
         """What one position picks from an untied input embedding; a tied table is read anyway."""
-        return sum(
-            group.storage.bytes_of_row(group.columns)
-            for group in self.groups
-            if group.role == "embedding"
-        )
-
-    def kv_bytes_per_layer_token(self, kv: StorageType) -> int:
-        """Keys and values of one token in one layer: of the KV heads, block scales included."""
-        return 2 * kv.bytes_of_row(self.attention.kv_heads * self.attention.head_dim)
+        return sum(group.row_bytes for group in self.groups if group.role == "embedding")
 
     def kv_bytes_per_token(self, kv: StorageType) -> int:
         """What the cache grows by with each token."""
-        return self.attention.layers * self.kv_bytes_per_layer_token(kv)
+        return sum(kind.layers * kind.cached_bytes_per_token(kv) for kind in self.attention.kinds)
 
     def kv_read_bytes(self, context_tokens: int, kv: StorageType) -> int:
         """What a pass reads of a cache of that many tokens, windows respected."""
-        return self.attention.layer_tokens(context_tokens) * self.kv_bytes_per_layer_token(kv)
-
-
-def build_spec(
-    name: str, shape: ModelShape, quantisation: str, form: Format, table: FormatTable
-) -> ModelSpec:
-    """A model of that shape, stored in that format."""
-    grouped_query = shape.kv_heads < shape.heads
-    counts: Counter[tuple[Role, str, int, int]] = Counter()
-    for role, layer, rows, columns in _tensors(shape):
-        wanted = form.storage_name(role, layer, shape.layers, grouped_query)
-        counts[role, table.storage_for_row(wanted, columns), rows, columns] += 1
-    groups = tuple(
-        WeightGroup(
-            role=role,
-            storage_name=stored,
-            storage=table.storage[stored],
-            count=count,
-            rows=rows,
-            columns=columns,
+        return sum(
+            kind.layers * kind.seen_tokens(context_tokens) * kind.cached_bytes_per_token(kv)
+            for kind in self.attention.kinds
         )
-        for (role, stored, rows, columns), count in counts.items()
-    )
-    return ModelSpec(
-        name=name,
-        title=shape.title,
-        quantisation=quantisation,
-        quantisation_title=form.title,
-        groups=groups,
-        attention=Attention(
-            layers=shape.layers,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            window=shape.sliding_window,
-        ),
-    )
-
-
-def _tensors(shape: ModelShape) -> Iterator[tuple[Role, int, int, int]]:
-    """Role, layer, rows (outputs) and columns (inputs) of every tensor of the model."""
-    for layer in range(shape.layers):
-        for role, rows, columns in _layer_matrices(shape):
-            yield role, layer, rows, columns
-        for role, length in _layer_vectors(shape):
-            yield role, layer, 1, length
-    yield "norm", 0, 1, shape.hidden
-    yield "lm_head", 0, shape.vocab, shape.hidden
-    if not shape.tied_embeddings:
-        yield "embedding", 0, shape.vocab, shape.hidden
-
-
-def _layer_matrices(shape: ModelShape) -> Iterator[tuple[Role, int, int]]:
-    query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    if shape.fused_qkv:
-        yield "attn_qkv", query + 2 * key, shape.hidden
-    else:
-        yield "attn_q", query, shape.hidden
-        yield "attn_k", key, shape.hidden
-        yield "attn_v", key, shape.hidden
-    yield "attn_output", shape.hidden, query
-    yield "ffn_gate", shape.ffn, shape.hidden
-    yield "ffn_up", shape.ffn, shape.hidden
-    yield "ffn_down", shape.hidden, shape.ffn
-
-
-def _layer_vectors(shape: ModelShape) -> Iterator[tuple[Role, int]]:
-    for _ in range(shape.norms_per_layer):
-        yield "norm", shape.hidden
-    if shape.qk_norm:
-        yield "norm", shape.head_dim
-        yield "norm", shape.head_dim
-    if shape.qkv_bias:
-        yield "bias", shape.heads * shape.head_dim
-        yield "bias", shape.kv_heads * shape.head_dim
-        yield "bias", shape.kv_heads * shape.head_dim

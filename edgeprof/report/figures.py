@@ -1,6 +1,6 @@
 """Figures on ``matplotlib.figure.Figure``: no display, no global state, the same bytes twice.
 
-The one module that knows matplotlib. Each figure is a function of plain series, so that what is
+Each figure is a function of plain series, so that what is
 drawn can be read back from its artists.
 """
 
@@ -9,20 +9,22 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.text import Text
+from matplotlib.ticker import FixedFormatter, FuncFormatter
 from msgspec import Struct
 
-from edgeprof.analysis.outlook import Outlook
 from edgeprof.errors import EnvironmentFault, UsageFault
 
 # Okabe and Ito's palette, which stays apart for colour-blind readers; black last.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLE: Any = {  # matplotlib types its keys one by one
-    "font.size": 9,
     "axes.grid": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -31,19 +33,17 @@ _STYLE: Any = {  # matplotlib types its keys one by one
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.6,
     "legend.frameon": False,
-    "legend.fontsize": 8,
+    "hatch.linewidth": 0.5,
     "svg.hashsalt": "edgeprof",
     "svg.fonttype": "path",
 }
+_LACKING = "(? stands for characters that the font lacks)"
 _COLUMN_WIDTH_INCHES = 6.4
 _METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None, "Creator": None},
     ".png": {"Software": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-
-PointKind = Literal["bound", "expected", "measured"]
-_MARKERS: dict[PointKind, str] = {"bound": "o", "expected": "D", "measured": "*"}
 
 
 class RoofLine(Struct, frozen=True, kw_only=True):
@@ -54,76 +54,16 @@ class RoofLine(Struct, frozen=True, kw_only=True):
     flop_per_s: dict[str, float] = {}
 
 
-class RooflinePoint(Struct, frozen=True, kw_only=True):
-    """A pass: at a bound, expected, or measured."""
-
-    label: str
-    intensity_flop_per_byte: float
-    flop_per_s: float
-    kind: PointKind
-
-
 @contextmanager
-def style() -> Iterator[None]:
-    """The common look of all figures."""
-    with rc_context(_STYLE):
+def style(font_size: float = 9, small_font_size: float = 8) -> Iterator[None]:
+    """The common look of all figures; the small size is for legends."""
+    sizes = {
+        "font.size": font_size,
+        "axes.titlesize": font_size,
+        "legend.fontsize": small_font_size,
+    }
+    with rc_context(_STYLE | sizes):
         yield
-
-
-def roofline_figure(
-    roofs: Sequence[RoofLine], points: Sequence[RooflinePoint], title: str = ""
-) -> Figure:
-    """Rate over intensity, both logarithmic: each board's roof, and the passes below it."""
-    with style():
-        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, 4.2), layout="constrained")
-        axes = figure.add_subplot()
-        left, right = _span(roofs, points)
-        for index, roof in enumerate(roofs):
-            _draw_roof(axes, roof, PALETTE[index % len(PALETTE)], left, right)
-        for index, point in enumerate(points):
-            _draw_point(axes, point, PALETTE[(len(roofs) + index) % len(PALETTE)])
-        axes.set(xscale="log", yscale="log", xlim=(left, right), title=title)
-        axes.set_xlabel("intensity (FLOP per byte of DRAM traffic)")
-        axes.set_ylabel("rate (FLOP/s)")
-        axes.legend(loc="upper left" if not points else "lower right")
-        return figure
-
-
-def outlook_figure(results: Sequence[Outlook]) -> Figure:
-    """The roofline of a paper answer."""
-    model = results[0].model
-    roofs, points = outlook_series(results)
-    return roofline_figure(roofs, points, f"{model.title} {model.quantisation_title}")
-
-
-def outlook_series(results: Sequence[Outlook]) -> tuple[list[RoofLine], list[RooflinePoint]]:
-    """The boards of a paper answer, and where each pass lies at best."""
-    roofs = [
-        RoofLine(
-            label=f"{result.device.profile.name} {result.device.mode.name}",
-            bandwidth_bytes_per_s=result.roof.bandwidth_bytes_per_s,
-            flop_per_s={}
-            if result.roof.flop_per_s is None
-            else {result.data_type: result.roof.flop_per_s},
-        )
-        for result in results
-    ]
-    points = [
-        RooflinePoint(
-            label=f"{one.cost.phase} {one.cost.tokens} at {one.cost.context_tokens}"
-            + (
-                f", {result.device.profile.name} {result.device.mode.name}"
-                if len(results) > 1
-                else ""
-            ),
-            intensity_flop_per_byte=one.cost.intensity_flop_per_byte,
-            flop_per_s=one.cost.flop / one.time_s,
-            kind="bound",
-        )
-        for result in results
-        for one in result.passes
-    ]
-    return roofs, points
 
 
 def save_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
@@ -131,10 +71,11 @@ def save_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
     suffix = path.suffix.lower()
     if suffix not in _METADATA:
         raise UsageFault(f"{path}: a figure is saved as .svg, .png or .pdf")
-    if path.exists() and not force:
-        raise UsageFault(f"{path} exists already; choose another name or pass --force")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{suffix}")
     try:
+        if path.exists() and not force:
+            raise UsageFault(f"{path} exists already; choose another name or pass --force")
+        make_legible(figure)
         with style():
             figure.savefig(unfinished, dpi=200, metadata=_METADATA[suffix])
         unfinished.replace(path)
@@ -142,6 +83,49 @@ def save_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
         with suppress(OSError):
             unfinished.unlink()
         raise EnvironmentFault(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def make_legible(figure: Figure) -> None:
+    """Names come from outside: none is read as a formula, and characters that the font lacks (it
+    knows no Chinese and no emoji) become question marks, with one note that says so."""
+    glyphs = get_font(findfont(FontProperties())).get_charmap()
+
+    def drawable(text: str) -> str:
+        return "".join(c if ord(c) in glyphs or c == "\n" else "?" for c in text)
+
+    lacking = False
+    for text in _texts(figure):
+        shown = text.get_text()
+        text.set_parse_math(False)
+        text.set_text(drawable(shown))
+        lacking |= drawable(shown) != shown
+    for axis in _named_axes(figure):
+        names = [label.get_text().replace(r"\$", "$") for label in axis.get_ticklabels()]
+        lacking |= any(drawable(name) != name for name in names)
+        escaped = [drawable(name).replace("$", r"\$") for name in names]
+        axis.set_ticks(axis.get_majorticklocs(), labels=escaped)
+    if lacking and figure.axes:
+        figure.axes[0].set_xlabel(f"{figure.axes[0].get_xlabel()}\n{_LACKING}")
+
+
+def _texts(figure: Figure) -> Iterator[Text]:
+    """All texts but those at the ticks."""
+    yield from figure.texts
+    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
+    for legend in legends:
+        if legend is not None:
+            yield from legend.get_texts()
+    for axes in figure.axes:
+        yield from (child for child in axes.get_children() if isinstance(child, Text))
+        yield from (axes.xaxis.label, axes.yaxis.label)
+
+
+def _named_axes(figure: Figure) -> Iterator[Axis]:
+    """Axes whose ticks bear names, not numbers."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if isinstance(axis.get_major_formatter(), (FixedFormatter, FuncFormatter)):
+                yield axis
 
 
 def _draw_roof(axes: Axes, roof: RoofLine, colour: str, left: float, right: float) -> None:
@@ -160,26 +144,13 @@ def _draw_roof(axes: Axes, roof: RoofLine, colour: str, left: float, right: floa
         )
 
 
-def _draw_point(axes: Axes, point: RooflinePoint, colour: str) -> None:
-    axes.plot(
-        [point.intensity_flop_per_byte],
-        [point.flop_per_s],
-        marker=_MARKERS[point.kind],
-        markersize=7,
-        linestyle="none",
-        color=colour,
-        markerfacecolor="white" if point.kind == "expected" else colour,
-        label=f"{point.label} ({point.kind})",
-    )
-
-
-def _span(roofs: Sequence[RoofLine], points: Sequence[RooflinePoint]) -> tuple[float, float]:
+def _span(roofs: Sequence[RoofLine], intensities: Sequence[float]) -> tuple[float, float]:
     """Whole decades that hold every point and every ridge, with room beside them."""
-    intensities = [point.intensity_flop_per_byte for point in points]
-    intensities += [
+    ridges = [
         peak / roof.bandwidth_bytes_per_s for roof in roofs for peak in roof.flop_per_s.values()
     ]
-    low, high = min(intensities, default=1.0), max(intensities, default=100.0)
+    shown = [*intensities, *ridges]
+    low, high = min(shown, default=1.0), max(shown, default=100.0)
     return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high * 2))
 
 
@@ -208,12 +179,7 @@ def session_roofline_figure(roofs: Sequence[RoofLine], series: Sequence[PassSeri
     with style():
         figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, 4.2), layout="constrained")
         axes = figure.add_subplot()
-        places = [
-            RooflinePoint(label="", intensity_flop_per_byte=x, flop_per_s=y, kind="measured")
-            for one in shown
-            for _, x, y in one.points
-        ]
-        left, right = _span(roofs, places)
+        left, right = _span(roofs, [x for one in shown for _, x, _ in one.points])
         for index, roof in enumerate(roofs):
             _draw_roof(axes, roof, PALETTE[index % len(PALETTE)], left, right)
         for index, one in enumerate(shown):

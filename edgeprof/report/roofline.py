@@ -1,13 +1,23 @@
-"""Shows a paper roofline: as text for a person and as one document for a program."""
+"""Shows a paper roofline: sections for a person, one document or rows for a program.
 
-from collections.abc import Sequence
+One board in full; several boards, modes or depths side by side in one table.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from edgeprof.analysis.outlook import Outlook
-from edgeprof.analysis.roofline import ENGINE_CLASSES, Band, PassTime, expected_time
+from edgeprof.analysis.memory import Fit
+from edgeprof.analysis.observation import Comparison, Observation, compare
+from edgeprof.analysis.outlook import Outline, Outlook
+from edgeprof.analysis.roofline import PassTime, expected_time
+from edgeprof.catalog import Device
 from edgeprof.models.names import ModelName
 from edgeprof.models.spec import ModelSpec
-from edgeprof.report.table import fold, key_values, table
+from edgeprof.quantity import Band
+from edgeprof.report.announced import announced_document, announced_sections, no_roofline
+from edgeprof.report.explain import Term
+from edgeprof.report.sections import Row, Section, lines
+from edgeprof.report.table import Table, key_values
 from edgeprof.units import show, show_gib, significant
 
 SCHEMA = "edgeprof.roofline/1"
@@ -17,15 +27,22 @@ SET_SCHEMA = "edgeprof.roofline-set/1"
 _PARTS = {
     "attention": ("attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output"),
     "feed-forward": ("ffn_gate", "ffn_up", "ffn_down"),
+    "experts": ("expert_gate", "expert_up", "expert_down"),
     "lm_head": ("lm_head",),
+    "router": ("router",),
     "norms, biases": ("norm", "bias"),
+    "other": ("other",),
 }
 
 
-def document(result: Outlook) -> dict[str, Any]:
+def document(
+    result: Outlook | Outline, observations: Sequence[Observation] = (), terms: Sequence[Term] = ()
+) -> dict[str, Any]:
     """``edgeprof.roofline/1``: SI units in the keys, unknown is null."""
+    if isinstance(result, Outline):
+        return announced_document(result, SCHEMA)
     profile, mode, model = result.device.profile, result.device.mode, result.model
-    return {
+    content: dict[str, Any] = {
         "schema": SCHEMA,
         "device": {
             "name": profile.name,
@@ -44,46 +61,262 @@ def document(result: Outlook) -> dict[str, Any]:
             "kv_bytes_per_token": model.kv_bytes_per_token(result.kv),
         },
         "passes": [_pass_document(one) for one in result.passes],
-        "fit": {
-            "weights_bytes": result.fit.weights_bytes,
-            "kv_bytes": result.fit.kv_bytes,
-            "draft_weights_bytes": result.fit.draft_weights_bytes,
-            "draft_kv_bytes": result.fit.draft_kv_bytes,
-            "runtime_bytes": result.fit.runtime_bytes,
-            "system_bytes": result.fit.system_bytes,
-            "total_bytes": result.fit.total_bytes,
-            "dram_bytes": result.fit.dram_bytes,
+        "fit": fit_document(result.fit),
+    }
+    if observations:
+        content["measured"] = [
+            _measured_document(compare(seen, result.passes[0])) for seen in observations
+        ]
+    if terms:
+        content["explain"] = terms
+    return content
+
+
+def fit_document(held: Fit) -> dict[str, Any]:
+    """What must be resident, and whether it fits."""
+    return {
+        "weights_bytes": held.weights_bytes,
+        "kv_bytes": held.kv_bytes,
+        "draft_weights_bytes": held.draft_weights_bytes,
+        "draft_kv_bytes": held.draft_kv_bytes,
+        "runtime_bytes": held.runtime_bytes,
+        "system_bytes": held.system_bytes,
+        "total_bytes": held.total_bytes,
+        "dram_bytes": held.dram_bytes,
+        "fits": held.fits,
+    }
+
+
+def set_document(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Several boards or modes in one document."""
+    return {"schema": SET_SCHEMA, "results": list(documents)}
+
+
+def roofline_rows(results: Sequence[Outlook]) -> list[Row]:
+    """One record a board, mode and pass."""
+    return [
+        {
+            "device": result.device.profile.name,
+            "mode": result.device.mode.name,
+            "model": result.model.name,
+            "quantisation": result.model.quantisation,
+            **_pass_row(one),
             "fits": result.fit.fits,
+        }
+        for result in results
+        for one in result.passes
+    ]
+
+
+def roofline_sections(
+    results: Sequence[Outlook | Outline],
+    names: Sequence[ModelName],
+    observations: Sequence[Observation] = (),
+) -> Iterator[Section]:
+    """The whole answer; what does not fit comes first, and so do boards without figures."""
+    published = [result for result in results if isinstance(result, Outlook)]
+    announced = [result for result in results if isinstance(result, Outline)]
+    if len(results) == len(published) == 1:
+        yield from _one_board(published[0], names, observations)
+    elif published:
+        yield from _side_by_side(published, announced, names, observations)
+    else:
+        for result in announced:
+            yield from announced_sections(result, names)
+
+
+def stood_for(device: Device, names: Sequence[ModelName]) -> list[str]:
+    """What short names stood for, one a line."""
+    lines = []
+    if device.alias is not None:
+        lines.append(f"{device.alias} = {device.profile.name} in mode {device.mode.name}")
+    lines += [f"{name.asked} = {name.full}" for name in names if name.is_short]
+    return lines
+
+
+def warnings(*models: ModelSpec | None) -> list[str]:
+    """What is not as it should be in the models' files."""
+    return [
+        f"Warning: {model.name}: {warning}."
+        for model in models
+        if model is not None
+        for warning in model.warnings
+    ]
+
+
+def fit_section(held: Fit, with_draft: bool) -> Section:
+    """One line where a model fits; part by part where a draft comes with it, or it does not fit."""
+    parts = [
+        ("weights", held.weights_bytes),
+        ("KV", held.kv_bytes),
+        *([("draft weights", held.draft_weights_bytes)] if with_draft else []),
+        *([("draft KV", held.draft_kv_bytes)] if with_draft else []),
+        ("runtime", held.runtime_bytes),
+        ("system", held.system_bytes),
+    ]
+    if not held.fits:
+        title = (
+            f"DOES NOT FIT: {show_gib(held.total_bytes)} against {show_gib(held.dram_bytes)}"
+            " visible; all rates are hypothetical."
+        )
+    else:
+        title = f"Fits: {show_gib(held.total_bytes)} of {show_gib(held.dram_bytes)} visible"
+        if not with_draft:
+            listed = ", ".join(f"{name} {size / 2**30:.2f}" for name, size in parts)
+            return Section("", [f"{title} ({listed})"])
+    rows = [(name, show_gib(size)) for name, size in (*parts, ("sum", held.total_bytes))]
+    return Section(title, [Table(("resident", "memory"), rows)])
+
+
+def _one_board(
+    result: Outlook, names: Sequence[ModelName], observations: Sequence[Observation]
+) -> Iterator[Section]:
+    fit = fit_section(result.fit, result.draft is not None)
+    board = f"{result.device.profile.title}, {result.device.mode.name}"
+    yield Section(
+        f"{_model_title(result.model)} on {board}", lines(stood_for(result.device, names))
+    )
+    if not result.fit.fits:
+        yield fit
+    yield Section("", [_board_and_model(result)])
+    yield Section("", lines(warnings(result.model, result.draft)))
+    yield Section("Bytes of one decoded token", [_bytes_table(result.passes[0], result.model)])
+    yield Section("Passes", [_pass_table(result.passes)])
+    yield Section("", [_verdict(result)])
+    if observations:
+        yield Section("", lines(list(_measured(result, observations))))
+    if result.fit.fits:
+        yield fit
+
+
+def _side_by_side(
+    results: Sequence[Outlook],
+    announced: Sequence[Outline],
+    names: Sequence[ModelName],
+    observations: Sequence[Observation],
+) -> Iterator[Section]:
+    devices = {result.device.alias: result.device for result in results if result.device.alias}
+    short = [f"{alias} = {device.profile.name}" for alias, device in devices.items()]
+    short += [f"{name.asked} = {name.full}" for name in names if name.is_short]
+    boards = len(results) + len(announced)
+    yield Section(f"{_model_title(results[0].model)} on {boards} boards or modes", lines(short))
+    if announced:
+        yield Section("", lines([no_roofline(result) for result in announced]))
+    if missing := [result for result in results if not result.fit.fits]:
+        needs = [
+            f"{_board(one)}: {show_gib(one.fit.total_bytes)} against"
+            f" {show_gib(one.fit.dram_bytes)} visible"
+            for one in missing
+        ]
+        yield Section("DOES NOT FIT; these rates are hypothetical:", lines(needs))
+    yield Section("", [_comparison_table(results)])
+    yield Section("", [_legend(results[0])])
+    if observations:
+        seen = ((one, line) for one in results for line in _measured(one, observations))
+        yield Section("", lines([f"{_board(one)}: {line}" for one, line in seen]))
+
+
+def _comparison_table(results: Sequence[Outlook]) -> Table:
+    verify = next(one for one in results[0].passes if one.cost.phase == "verify")
+    headers = (
+        "device", "mode", "GB/s", "depth", "decode", "expected", f"verify {verify.cost.tokens}",
+        "prefill", "GiB", "fits",
+    )  # fmt: skip
+    rows = [row for result in results for row in _comparison_rows(result, verify.cost.tokens)]
+    return Table(headers, rows, left=2)
+
+
+def _comparison_rows(result: Outlook, verified: int) -> Iterator[Sequence[str]]:
+    prefill = next(one for one in result.passes if one.cost.phase == "prefill")
+    for decode in (one for one in result.passes if one.cost.phase == "decode"):
+        depth = decode.cost.context_tokens
+        verify = next(
+            one
+            for one in result.passes
+            if (one.cost.phase, one.cost.tokens, one.cost.context_tokens)
+            == ("verify", verified, depth)
+        )
+        yield (
+            result.device.profile.name,
+            result.device.mode.name,
+            f"{result.roof.bandwidth_bytes_per_s / 1e9:.1f}",
+            str(depth),
+            _walled(decode),
+            _band(decode.expected_tokens_per_s),
+            _walled(verify),
+            "not known" if prefill.ridge_flop_per_byte is None else _walled(prefill),
+            f"{result.fit.total_bytes / 2**30:.2f}",
+            "yes" if result.fit.fits else "NO",
+        )
+
+
+def _walled(one: PassTime) -> str:
+    return f"{significant(one.tokens_per_s)} {one.bound[0]}"
+
+
+def _legend(result: Outlook) -> str:
+    prefill = next(one for one in result.passes if one.cost.phase == "prefill")
+    return (
+        "Tokens/s at best: nothing beats them; m: memory-bound, c: compute-bound"
+        f" ({result.data_type}). Expected is for decoding; the prefill is of"
+        f" {prefill.cost.tokens} tokens; GiB at the deepest."
+    )
+
+
+def _measured(result: Outlook, observations: Sequence[Observation]) -> Iterator[str]:
+    """What was measured, and a rate above the bound as the finding that it is."""
+    for seen in observations:
+        found = compare(seen, result.passes[0])
+        rate = f"{seen.label}: {significant(seen.tokens_per_s)} tokens/s decoding"
+        share = significant(found.bound_share)
+        if found.standing == "above the bound":
+            yield (
+                f"ABOVE THE BOUND: {rate} is {share} times what is possible: the board, its power"
+                " mode or the bytes are not those that were measured."
+            )
+        else:
+            yield f"{rate}, {share} of the bound, {found.standing}."
+
+
+def _measured_document(found: Comparison) -> dict[str, Any]:
+    return {
+        "label": found.observation.label,
+        "tokens_per_s": found.observation.tokens_per_s,
+        "bound_share": found.bound_share,
+        "standing": found.standing,
+    }
+
+
+def _board(result: Outlook) -> str:
+    return f"{result.device.profile.name} {result.device.mode.name}"
+
+
+def _model_title(model: ModelSpec) -> str:
+    return f"{model.title} {model.quantisation_title}"
+
+
+def _pass_document(one: PassTime) -> dict[str, Any]:
+    expected = one.expected_tokens_per_s
+    return {
+        **_pass_costs(one),
+        "expected_tokens_per_s": {
+            "low": None if expected is None else expected.low,
+            "high": None if expected is None else expected.high,
         },
     }
 
 
-def set_document(results: Sequence[Outlook]) -> dict[str, Any]:
-    """Several boards or modes in one document."""
-    return {"schema": SET_SCHEMA, "results": [document(result) for result in results]}
+def _pass_row(one: PassTime) -> Row:
+    expected = one.expected_tokens_per_s
+    return {
+        **_pass_costs(one),
+        "expected_tokens_per_s_low": None if expected is None else expected.low,
+        "expected_tokens_per_s_high": None if expected is None else expected.high,
+    }
 
 
-def text(result: Outlook, names: Sequence[ModelName], width: int) -> str:
-    """The whole answer on one screen."""
-    model, device = result.model, result.device
-    title = (
-        f"{model.title} {model.quantisation_title} on {device.profile.title}, {device.mode.name}"
-    )
-    sections = [
-        "\n".join([title, *_stood_for(result, names)]),
-        _board_and_model(result),
-        f"Bytes of one decoded token\n{_bytes_table(result.passes[0], model, width)}",
-        f"Passes\n{_pass_table(result.passes, width)}",
-        _verdict(result),
-        _fit_line(result),
-    ]
-    if not result.fit.fits:
-        sections.insert(1, "DOES NOT FIT: the rates below are hypothetical.")
-    return fold("\n\n".join(sections), width)
-
-
-def _pass_document(one: PassTime) -> dict[str, Any]:
-    cost, expected = one.cost, one.expected_tokens_per_s
+def _pass_costs(one: PassTime) -> dict[str, Any]:
+    cost = one.cost
     return {
         "phase": cost.phase,
         "tokens": cost.tokens,
@@ -98,20 +331,7 @@ def _pass_document(one: PassTime) -> dict[str, Any]:
         "bound": one.bound,
         "time_s": one.time_s,
         "tokens_per_s": one.tokens_per_s,
-        "expected_tokens_per_s": {
-            "low": None if expected is None else expected.low,
-            "high": None if expected is None else expected.high,
-        },
     }
-
-
-def _stood_for(result: Outlook, names: Sequence[ModelName]) -> list[str]:
-    lines = []
-    device = result.device
-    if device.alias is not None:
-        lines.append(f"{device.alias} = {device.profile.name} in mode {device.mode.name}")
-    lines += [f"{name.asked} = {name.full}" for name in names if name.is_short]
-    return lines
 
 
 def _board_and_model(result: Outlook) -> str:
@@ -125,7 +345,9 @@ def _board_and_model(result: Outlook) -> str:
             f" {_sustained(roof.sustained_bytes_per_s)}",
             f"{_rate(roof.flop_per_s)} {result.data_type} dense{_units_on(result)}",
             _model_line(model, result),
-            "" if result.draft is None else _model_line(result.draft, result),
+            ""
+            if result.draft is None
+            else f"{_model_title(result.draft)}, {_model_line(result.draft, result)}",
         ),
     )
 
@@ -142,27 +364,26 @@ def _rate(flop_per_s: float | None) -> str:
 
 def _units_on(result: Outlook) -> str:
     mode, gpu = result.device.mode, result.device.profile.gpu
-    if mode.sms is None or mode.gpu_mhz is None:
+    if gpu is None or mode.sms is None or mode.gpu_mhz is None:
         return ""
     return f" ({mode.sms} of {gpu.sms} SMs on, {mode.gpu_mhz:g} MHz)"
 
 
 def _model_line(model: ModelSpec, result: Outlook) -> str:
     return (
-        f"{model.title} {model.quantisation_title}:"
-        f" {show(model.parameters, '').strip()} parameters,"
+        f"{show(model.parameters, '').strip()} parameters,"
         f" {show(model.resident_weight_bytes, 'B')} resident,"
         f" {show(model.streamed_weight_bytes, 'B')} read every pass,"
         f" KV {show(model.kv_bytes_per_token(result.kv), 'B')} a token"
     )
 
 
-def _bytes_table(decode: PassTime, model: ModelSpec, width: int) -> str:
+def _bytes_table(decode: PassTime, model: ModelSpec) -> Table:
     total = decode.cost.total_bytes
     rows = []
     for part, roles in _PARTS.items():
         groups = [group for group in model.streamed_groups if group.role in roles]
-        size = sum(group.bytes for group in groups)
+        size = sum(one.bytes for one in decode.cost.parts if one.name in roles)
         if size:
             types = sorted({group.storage_name.upper() for group in groups})
             rows.append((part, " + ".join(types), show(size, "B"), _percent(size / total)))
@@ -171,14 +392,14 @@ def _bytes_table(decode: PassTime, model: ModelSpec, width: int) -> str:
         ("KV cache", f"at {decode.cost.context_tokens} tokens", show(kv, "B"), _percent(kv / total))
     )
     rows.append(("sum", "", show(total, "B", 4), ""))
-    return table(("part", "stored as", "bytes", "share"), rows, left=2, width=width)
+    return Table(("part", "stored as", "bytes", "share"), rows, left=2)
 
 
 def _percent(share: float) -> str:
     return "< 0.1 %" if share < 0.001 else f"{100 * share:.1f} %"
 
 
-def _pass_table(passes: Sequence[PassTime], width: int) -> str:
+def _pass_table(passes: Sequence[PassTime]) -> Table:
     headers = (
         "pass", "tokens", "depth", "bytes", "FLOP/B", "wall", "at best", "tokens/s", "expected",
     )  # fmt: skip
@@ -196,7 +417,7 @@ def _pass_table(passes: Sequence[PassTime], width: int) -> str:
         )
         for one in passes
     ]
-    return table(headers, rows, width=width)
+    return Table(headers, rows)
 
 
 def _band(band: Band | None) -> str:
@@ -208,7 +429,7 @@ def _verdict(result: Outlook) -> str:
     decode, roof = result.passes[0], result.roof
     lines = [f"Decoding is {decode.bound}-bound: {_why(decode)}."]
     lines.append("At best is the bound at peak; nothing beats it. Expected for decoding:")
-    for engine in ENGINE_CLASSES:
+    for engine in result.engines:
         time = expected_time(decode.cost, roof, engine)
         if time is None:
             return "\n".join(
@@ -226,21 +447,3 @@ def _why(decode: PassTime) -> str:
     relation = "below" if decode.bound == "memory" else "above"
     ridge = significant(decode.ridge_flop_per_byte)
     return f"{intensity} FLOP a byte, {relation} the ridge at {ridge}"
-
-
-def _fit_line(result: Outlook) -> str:
-    fit = result.fit
-    parts = [
-        f"weights {show_gib(fit.weights_bytes)}",
-        f"KV {show_gib(fit.kv_bytes)}",
-        f"runtime {show_gib(fit.runtime_bytes)}",
-        f"system {show_gib(fit.system_bytes)}",
-    ]
-    if result.draft is not None:
-        parts[2:2] = [
-            f"draft {show_gib(fit.draft_weights_bytes)} + KV {show_gib(fit.draft_kv_bytes)}"
-        ]
-    word = "Fits" if fit.fits else "Does not fit"
-    relation = "of" if fit.fits else "against"
-    total = f"{show_gib(fit.total_bytes)} {relation} {show_gib(fit.dram_bytes)} visible"
-    return f"{word}: {total} ({', '.join(parts)})"

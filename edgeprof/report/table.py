@@ -1,4 +1,4 @@
-"""Plain tables for a terminal; on one too narrow for them, ``key: value`` lines.
+"""Plain tables for a terminal; on one too narrow for them, ``key: value`` lines; pipe tables.
 
 Written out here because the lightest table library takes as long to import as everything else that
 a paper roofline needs.
@@ -7,9 +7,20 @@ a paper roofline needs.
 import shutil
 import textwrap
 from collections.abc import Sequence
+from typing import NamedTuple
+
+from edgeprof.report.printable import printable
 
 _GAP = "  "
 _NO_TERMINAL = 100  # where nobody says how wide it is: a pipe, a file
+
+
+class Table(NamedTuple):
+    """``left`` columns hold names, the others figures."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: int = 1
 
 
 def terminal_width() -> int:
@@ -26,6 +37,34 @@ def table(
         return "\n\n".join(key_values(headers, row) for row in rows)
     rule = ["-" * column for column in widths]
     return "\n".join(_line(row, widths, left) for row in (headers, rule, *rows))
+
+
+def pipe_table(content: Table) -> str:
+    """A pipe table, padded so that it reads well as plain text too."""
+    if not content.rows:
+        return ""
+    lines = [[escaped(cell) for cell in row] for row in (content.headers, *content.rows)]
+    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
+    rule = [
+        "-" * width if index < content.left else "-" * (width - 1) + ":"
+        for index, width in enumerate(widths)
+    ]
+    padded = [
+        [
+            cell.ljust(width) if index < content.left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        for line in (lines[0], rule, *lines[1:])
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in padded)
+
+
+def escaped(text: str) -> str:
+    """Text from outside as text: no cell ends, no line, tag, link or emphasis begins."""
+    flat = printable(" ".join(text.split()))
+    for character in "\\|<`*":
+        flat = flat.replace(character, f"\\{character}")
+    return flat.replace("](", "]\\(").replace("][", "]\\[")
 
 
 def fold(text: str, width: int) -> str:

@@ -1,10 +1,11 @@
 """``edgeprof devices`` from the command line."""
 
 import json
+from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from edgeprof.catalog import device_names
+from edgeprof.catalog import DEVICES_FOLDER, device_names
 from edgeprof.cli import cli
 
 
@@ -42,6 +43,69 @@ def test_json() -> None:
     assert modes["MAXN"]["source"] == board["source"]
     everything = json.loads(run("--json").stdout)
     assert [device["name"] for device in everything["devices"]] == device_names()
+    announced = next(one for one in everything["devices"] if one["name"] == "thor-t2000")
+    assert (announced["dram_bytes"], announced["modes"]) == (None, [])
+    assert "clocks" in announced["not_published"]
+
+
+def test_an_announced_board() -> None:
+    line = next(row for row in run().stdout.splitlines() if row.startswith("thor-t3000"))
+    assert line.split() == ["thor-t3000", "announced", "-", "-", "-", "-", "-"]
+    assert "not published: memory size" in run("thor-t3000").stdout
+
+
+def test_a_profile_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    text = (DEVICES_FOLDER / "rpi5.toml").read_text().replace('name = "rpi5"', 'name = "mine"', 1)
+    path.write_text(text)
+    assert "17.1" in run(str(path)).stdout
+    path.write_text(text.replace("bus_width_bits = 32", "bus_width_bits = -32"))
+    done = run(str(path))
+    assert done.exit_code == 1
+    assert f"{path}: " in done.stderr and "dram.bus_width_bits" in done.stderr
+
+
+def test_detecting_needs_no_name_and_a_root_needs_detecting(tmp_path: Path) -> None:
+    assert run("--detect", "orin-nano").exit_code == 2
+    assert run("--root", str(tmp_path)).exit_code == 2
+
+
+def test_no_known_board_is_one_line_and_exit_code_3(tmp_path: Path) -> None:
+    done = run("--detect", "--root", str(tmp_path))
+    assert done.exit_code == 3
+    assert done.stderr.startswith("Error: this is no known board: it has no device tree")
+    assert done.stderr.count("\n") == 1
+    assert "no known board" in done.stdout
+    told = run("--detect", "--root", str(tmp_path), "--json")
+    assert told.exit_code == 3
+    content = json.loads(told.stdout)
+    assert (content["schema"], content["device"]) == ("edgeprof.identity/1", None)
+    assert content["confidence"] == "none"
+
+
+def test_detecting_a_board(tmp_path: Path) -> None:
+    tree = tmp_path / "proc/device-tree"
+    tree.mkdir(parents=True)
+    (tree / "model").write_text("NVIDIA Jetson Nano\x1b[31m Developer Kit\0")
+    (tree / "compatible").write_text("nvidia,p3449-0000-b00+p3448-0000-b00\0nvidia,tegra210\0")
+    (tree / "serial-number").write_text("1422919012345\0")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nvpmodel.conf").write_text(
+        "< POWER_MODEL ID=0 NAME=MAXN >\n< POWER_MODEL ID=1 NAME=5W >\n< PM_CONFIG DEFAULT=0 >\n"
+    )
+    done = run("--detect", "--root", str(tmp_path))
+    assert done.exit_code == 0
+    assert "device: nano (Jetson Nano 4GB)" in done.stdout
+    assert "25.60 GB/s, limited by the module (EMC 1600 MHz x 2 x 64 bit" in done.stdout
+    told = run("--detect", "--root", str(tmp_path), "--json")
+    content = json.loads(told.stdout)
+    # 1600 MHz x 2 transfers x 64 bit / 8
+    assert content["peak_bandwidth_bytes_per_s"] == 1600e6 * 2 * 8
+    assert (content["device"], content["mode"], content["confidence"]) == (
+        "nano", "MAXN/10W", "high",
+    )  # fmt: skip
+    assert "1422919012345" not in done.output + told.output
+    assert "\x1b" not in done.output + told.output
 
 
 def test_an_unknown_board() -> None:

@@ -1,8 +1,10 @@
 """Habits of the command line: each case of the failure catalogue by its id."""
 
 import ast
+import errno
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,7 +33,9 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("arguments", [["devices"], ["devices", "--json"], ROOFLINE])
+@pytest.mark.parametrize(
+    "arguments", [["devices"], ["devices", "--json"], ROOFLINE, ["--help"], ["--version"]]
+)
 def test_K01_closed_pipe_is_quiet(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -46,6 +50,35 @@ def test_K01_closed_pipe_is_quiet(arguments: list[str]) -> None:
         os.close(writer)
     assert done.stderr == ""
     assert done.returncode in (0, 141)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["devices"], ROOFLINE, [*ROOFLINE, "--json"]])
+def test_a_closed_stdout_or_a_full_disk_gives_no_traceback(arguments: list[str]) -> None:
+    command = f"{shlex.join([sys.executable, '-m', 'edgeprof', *arguments])} "
+    closed = subprocess.run(["sh", "-c", command + ">&-"], stderr=subprocess.PIPE, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")
+    full = subprocess.run(["sh", "-c", command + ">/dev/full"], stderr=subprocess.PIPE, text=True)
+    line = f"Error: output: {os.strerror(errno.ENOSPC)}\n"
+    assert (full.returncode, full.stderr) == (3, line)
+
+
+def test_a_closed_stream_does_not_give_its_number_to_a_file() -> None:
+    code = (
+        "import sys, types, click\n"
+        "from edgeprof import cli\n"
+        "@click.command()\n"
+        "def command():\n"
+        "    with open(__import__('os').devnull) as file:\n"
+        "        print(file.fileno() > 2, file=sys.stderr)\n"
+        "module = types.ModuleType('opens'); module.command = command\n"
+        "sys.modules['opens'] = module\n"
+        "cli.COMMANDS['opens'] = ('opens', 'opens a file')\n"
+        "sys.argv = ['edgeprof', 'opens']\n"
+        "cli.main()\n"
+    )
+    command = f"{shlex.join([sys.executable, '-c', code])} <&- >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (0, "True\n")
 
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}])
@@ -77,6 +110,15 @@ def test_K05_works_where_heavy_libraries_are_broken(arguments: list[str]) -> Non
     done = python(code)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_K05_a_broken_library_is_one_line_where_it_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise ImportError('\\n\\nnumpy is broken\\nmore of it')")
+    figure = str(tmp_path / "roofline.svg")
+    done = edgeprof(*ROOFLINE, "--plot", figure, environment={"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: a library cannot be imported: numpy is broken; install it again")
 
 
 @pytest.mark.parametrize("spelling", ["orin_nano", "Orin-Nano", "ORIN NANO"])
@@ -135,20 +177,24 @@ def test_K14_narrow_terminal_gets_key_value_lines(environment: dict[str, str]) -
         (["roofline", "--device", "orin-nano", "--model", "none"], 2),
         (["roofline", "--no-such-option"], 2),
         ([*ROOFLINE, "--plot", f"{__file__}/figure.svg"], 3),  # no folder: a file
+        (["report", "a" * 300], 3),  # a name that no file system takes
         (["--help"], 0),
     ],
 )
 def test_K15_exit_codes(arguments: list[str], code: int) -> None:
-    assert edgeprof(*arguments).returncode == code
+    done = edgeprof(*arguments)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
 
 
-def test_K15_interrupted_is_130() -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_K15_interrupted_is_130(name: str) -> None:
     code = (
         "import os, signal, sys, time, types, click\n"
         "from edgeprof import cli\n"
         "@click.command()\n"
         "def command():\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        f"    os.kill(os.getpid(), signal.{name})\n"
         "    time.sleep(5)\n"
         "module = types.ModuleType('slow'); module.command = command\n"
         "sys.modules['slow'] = module\n"

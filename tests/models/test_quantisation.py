@@ -3,7 +3,7 @@
 import pytest
 
 from edgeprof.catalog import format_table
-from edgeprof.models.quantisation import Role, more_bits
+from edgeprof.models.quantisation import Place, Role, more_bits
 
 TABLE = format_table()
 
@@ -85,7 +85,10 @@ def test_which_of_28_layers_get_more_bits() -> None:
 def test_what_a_recipe_puts_where(
     form: str, role: Role, layer: int, layers: int, stored: str
 ) -> None:
-    assert TABLE.formats[form].storage_name(role, layer, layers, grouped_query=True) == stored
+    assert (
+        TABLE.formats[form].storage_name(role, Place(layer=layer, layers=layers, sharing=2))
+        == stored
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeprof.catalog import find_kv_type, find_model, format_table, model_table
-from edgeprof.models.spec import ModelSpec, build_spec
+from edgeprof.models.shape import Experts, ModelShape, build_spec
+from edgeprof.models.spec import ModelSpec
 
 MIB, GIB = 2**20, 2**30
 
@@ -27,8 +28,8 @@ def test_parameters_reproduce_the_published_total(name: str) -> None:
     assert spec(f"{name}:f16").parameters == model_table().models[name].parameters
 
 
-def test_all_dense_models_are_there() -> None:
-    assert len(model_table().models) == 32
+def test_all_models_are_there() -> None:
+    assert len(model_table().models) == 34
 
 
 def test_llama2_7b_q4_k_m_group_by_group() -> None:
@@ -105,6 +106,11 @@ def test_common_mistakes_are_not_made(wrong_bytes: int, why: str) -> None:
         ("tinyllama-1.1b:q4_k_m", 636.18 * MIB, 0.005 * MIB),
         ("gemma3-270m:q4_k_m", 246_587_904, 0),
         ("smollm2-135m:q4_1", 96_576_768, 0),
+        ("llama3.1-8b:iq4_xs", 4.17 * GIB, 0.005 * GIB),
+        ("llama3.1-8b:iq4_nl", 4.38 * GIB, 0.005 * GIB),
+        ("llama3.1-8b:q3_k_s", 3.41 * GIB, 0.005 * GIB),
+        ("llama3.1-8b:q3_k_l", 4.02 * GIB, 0.005 * GIB),
+        ("llama3.1-8b:q2_k", 2.95 * GIB, 0.005 * GIB),
     ],
 )
 def test_tensor_bytes_of_real_files(name: str, size: float, tolerance: float) -> None:
@@ -159,3 +165,103 @@ def test_the_cache_never_shrinks_and_windows_only_save(name: str, context: int) 
     read = model.kv_read_bytes(context, kv)
     assert read <= context * model.kv_bytes_per_token(kv)
     assert read <= model.kv_read_bytes(context + 1, kv)
+
+
+@pytest.mark.parametrize(
+    ("form", "bits"),
+    [
+        ("q2_k", 3.1593), ("q3_k_s", 3.6429), ("q3_k_l", 4.2979), ("iq4_xs", 4.4597),
+        ("iq4_nl", 4.6818), ("q4_k_s", 4.6672), ("q4_k_m", 4.8944), ("q5_k_s", 5.5704),
+        ("q5_k_m", 5.7036), ("q6_k", 6.5633), ("q8_0", 8.5008), ("f16", 16.0005),
+    ],
+)  # fmt: skip
+def test_bits_a_weight_of_llama_3_1_8b_as_llama_cpp_prints_them(form: str, bits: float) -> None:
+    """To the last digit of the table in llama.cpp's tools/quantize/README.md."""
+    model = spec(f"llama3.1-8b:{form}")
+    assert round(8 * model.resident_weight_bytes / model.parameters, 4) == bits
+
+
+# Mixtures of experts
+
+
+def olmoe(form: str) -> ModelSpec:
+    """OLMoE's shape; norms of queries and keys are as wide as the hidden state there."""
+    shape = ModelShape(
+        title="OLMoE", layers=16, hidden=2048, heads=16, kv_heads=16, head_dim=128, vocab=50304,
+        tied_embeddings=False, norms_per_layer=4, experts=Experts(count=64, used=8, ffn=1024),
+        source="test",
+    )  # fmt: skip
+    table = format_table()
+    return build_spec("olmoe", shape, form, table.formats[form], table)
+
+
+def test_one_token_streams_the_experts_it_uses() -> None:
+    model = olmoe("q4_0")
+    experts = 16 * 8 * 3 * 2048 * 1024 * 18 // 32  # 16 layers, 8 experts, 4.5 bits
+    attention = 16 * 4 * 2048 * 2048 * 18 // 32
+    head = 50304 * 2048 * 210 // 256
+    router, norms = 16 * 64 * 2048 * 4, (16 * 4 + 1) * 2048 * 4
+    assert experts + attention + head + router + norms == 697_411_584
+    assert model.streamed_weight_bytes == 697_411_584
+    # all 64 experts lie in memory, and the input embedding
+    embedding = 50304 * 2048 * 18 // 32
+    assert model.resident_weight_bytes == 697_411_584 + 7 * experts + embedding
+
+
+def test_five_tokens_stream_the_expected_union() -> None:
+    model = olmoe("q4_0")
+    # 64 (1 - (56/64)^5) = 31.17 experts a layer instead of 8
+    assert model.streamed_bytes(5) == 2_009_585_664
+    assert model.streamed_bytes(5) / model.streamed_bytes(1) == pytest.approx(2.88, abs=0.005)
+
+
+def test_a_position_is_multiplied_with_the_experts_it_uses() -> None:
+    experts = 16 * 8 * 3 * 2048 * 1024
+    rest = 16 * 4 * 2048 * 2048 + 50304 * 2048 + 16 * 64 * 2048
+    assert olmoe("f16").used_parameters == experts + rest
+
+
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [
+        # 48 layers: 2 x 2048 x (4096 + 512) attention, 8 experts, router; head
+        ("qwen3-30b-a3b", 48 * (2 * 2048 * 4608 + 8 * 3 * 2048 * 768 + 128 * 2048)
+         + 151936 * 2048),
+        ("gpt-oss-20b", 24 * (2 * 2880 * 4608 + 4 * 3 * 2880 * 2880 + 32 * 2880)
+         + 201088 * 2880),
+    ],
+)  # fmt: skip
+def test_used_parameters_of_known_mixtures(name: str, used: int) -> None:
+    assert spec(f"{name}:f16").used_parameters == used
+
+
+def test_mixtures_in_files_have_published_sizes() -> None:
+    # llama-bench prints 17.28 GiB and 11.27 GiB for these files
+    assert spec("qwen3-30b-a3b:q4_k_m").resident_weight_bytes / GIB == pytest.approx(
+        17.28, abs=5e-3
+    )
+    assert spec("gpt-oss-20b:mxfp4_moe").resident_weight_bytes / GIB == pytest.approx(
+        11.27, abs=5e-3
+    )
+
+
+@given(st.sampled_from(["qwen3-30b-a3b", "gpt-oss-20b"]), st.integers(1, 500))
+def test_more_tokens_never_need_fewer_experts(name: str, tokens: int) -> None:
+    model = spec(name)
+    read, more = model.streamed_bytes(tokens), model.streamed_bytes(tokens + 1)
+    assert model.streamed_weight_bytes <= read <= more
+    assert more <= sum(group.bytes for group in model.streamed_groups)
+
+
+def test_matrices_beside_eight_experts_keep_more_bits() -> None:
+    shape = ModelShape(
+        title="eight", layers=1, hidden=256, heads=2, kv_heads=1, head_dim=128, vocab=None,
+        tied_embeddings=True, experts=Experts(count=8, used=2, ffn=256), source="test",
+    )  # fmt: skip
+    table = format_table()
+    model = build_spec("eight", shape, "q4_k_m", table.formats["q4_k_m"], table)
+    stored = {group.role: group.storage_name for group in model.groups}
+    assert (stored["attn_q"], stored["attn_k"], stored["attn_v"], stored["attn_output"]) == (
+        "q4_k", "q8_0", "q8_0", "q5_k"
+    )  # fmt: skip
+    assert stored["router"] == "f32"

@@ -1,0 +1,97 @@
+"""What the paper commands share: forms of output, figures and the data behind them, lists."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import msgspec
+
+from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.report.paper import PaperFigure
+from edgeprof.report.sections import Row, Section, as_csv, as_markdown, as_text
+from edgeprof.report.table import terminal_width
+
+Form = Literal["text", "json", "md", "csv"]
+FORMS: tuple[Form, ...] = ("text", "json", "md", "csv")
+MOST_TOKENS = 10_000_000
+_COUNT = re.compile("[0-9]{1,8}")  # no more digits than MOST_TOKENS has
+_LONGEST_NUMBER = 32
+
+
+def chosen_form(form: Form | None, as_json: bool) -> Form:
+    """The form asked for; ``--json`` is short for ``--format json``."""
+    if as_json and form not in (None, "json"):
+        raise click.UsageError("--json and --format contradict each other")
+    return "json" if as_json else form or "text"
+
+
+def put(form: Form, document: Any, sections: Iterable[Section], rows: Sequence[Row]) -> None:
+    """The answer on stdout. Sections are taken only where a person reads them."""
+    if form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    elif form == "csv":
+        click.echo(as_csv(rows), nl=False)
+    elif form == "md":
+        click.echo(as_markdown(sections))
+    else:
+        click.echo(as_text(sections, terminal_width()))
+
+
+def save(figure: PaperFigure, plot: Path | None, data: Path | None, *, force: bool) -> None:
+    """The figure, the data behind it, or both; existing files are kept unless ``force``."""
+    if data is not None:
+        _save_rows(figure.rows, data, force)
+        click.echo(f"data written to {data}", err=True)
+    if plot is not None:
+        from edgeprof.report.figures import save_figure  # loads matplotlib
+
+        save_figure(figure.draw(), plot, force=force)
+        click.echo(f"plot written to {plot}", err=True)
+
+
+def counts(texts: Sequence[str], option: str) -> list[int]:
+    """Numbers of tokens from comma lists, each one once."""
+    found = []
+    for item in split(texts):
+        if not _COUNT.fullmatch(item) or int(item) > MOST_TOKENS:
+            raise UsageFault(f"{option} takes whole numbers from 0 to {MOST_TOKENS}, got '{item}'")
+        found.append(int(item))
+    return list(dict.fromkeys(found))
+
+
+def number(text: str, option: str, low: float, high: float) -> float:
+    """A number from ``low`` to ``high``; nan is none."""
+    try:
+        value = float(text) if len(text) <= _LONGEST_NUMBER else math.nan
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        raise UsageFault(f"{option} takes a number from {low:g} to {high:g}, got '{text[:40]}'")
+    return value
+
+
+def split(texts: Sequence[str]) -> list[str]:
+    """The items of comma lists."""
+    items = list(_items(texts))
+    if not items:
+        raise UsageFault("an option was given an empty list")
+    return items
+
+
+def _save_rows(rows: Sequence[Row], path: Path, force: bool) -> None:
+    try:
+        with path.open("w" if force else "x", encoding="utf-8", newline="") as file:
+            file.write(as_csv(rows))
+    except FileExistsError as error:
+        message = f"{path} exists already; choose another name or pass --force"
+        raise UsageFault(message) from error
+    except OSError as error:
+        raise EnvironmentFault(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _items(texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        yield from (item.strip() for item in text.split(",") if item.strip())

@@ -1,0 +1,39 @@
+"""Reads a JSON object from a file of bounded size; what is wrong is named with line and column."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+
+
+def read_json_object(path: Path, most_bytes: int) -> dict[str, Any]:
+    """The object in the file. A byte-order mark, as Windows editors write it, is accepted."""
+    try:
+        if not path.is_file():  # opening a pipe would wait for its writer
+            raise UsageFault(f"{path}: no such file")
+        if path.stat().st_size > most_bytes:
+            raise FileFault(f"{path}: larger than {most_bytes >> 20} MiB, which no such file is")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise EnvironmentFault(f"{path} cannot be read: {error.strerror}") from error
+    return parse_json_object(raw, path)
+
+
+def parse_json_object(raw: bytes, path: Path) -> dict[str, Any]:
+    """The object that ``raw``, read from ``path``, spells."""
+    try:
+        content = json.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise FileFault(f"{path}: not a text file in UTF-8 (byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        raise FileFault(
+            f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from error
+    except RecursionError as error:
+        raise FileFault(f"{path}: not valid JSON: nested too deeply") from error
+    except ValueError as error:  # a number of more digits than Python converts
+        raise FileFault(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise FileFault(f"{path}: holds no JSON object but a {type(content).__name__}")
+    return content
