@@ -7,6 +7,7 @@ its profile. ``--write`` stores them where edgeprof reads them.
 """
 
 import argparse
+import csv
 import datetime
 import math
 import statistics
@@ -262,7 +263,10 @@ def main() -> None:
     parser.add_argument("csv", nargs="?", type=Path, default=SHIPPED)
     parser.add_argument("--write", action="store_true", help="store what is printed")
     options = parser.parse_args()
-    rows = _with_figures([place(row) for row in read_rows(options.csv)])
+    try:
+        rows = _with_figures([place(row) for row in read_rows(options.csv)])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        parser.error(f"{options.csv}: cannot be read: {error}")
     on_gpu = [row for row in rows if row.engine_class.name != PROCESSOR]
     on_cpu = [row for row in rows if row.engine_class.name == PROCESSOR]
     if len({row.board for row in on_gpu}) < FEWEST_BOARDS:

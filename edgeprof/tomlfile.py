@@ -38,7 +38,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(raw.decode())
     except UnicodeDecodeError as error:
         raise FileFault(f"{path}: not a text file in UTF-8 (byte {error.start})") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
         raise FileFault(f"{path}: not valid TOML: {error}") from error
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["made_session"]  # tests/made_session.py: a session made by hand
+
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 NORMAL, CONTROL = 1, 3  # token types of the GGUF specification
 

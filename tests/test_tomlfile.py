@@ -33,6 +33,7 @@ class Outer(Struct, forbid_unknown_fields=True):
         ("", "Object missing required field `name`"),
         ("name = ", "not valid TOML"),
         ("a = " + "[" * 5000, "not valid TOML"),
+        ("a = " + "9" * 5000, "not valid TOML: Exceeds the limit"),
     ],
 )
 def test_a_wrong_file_is_explained(tmp_path: Path, content: str, message: str) -> None:

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from edgeprof.quantity import Kind, Quantity
+from edgeprof.quantity import Quantity
 
 _DRAWS = 1000
 _SEED = 0
@@ -39,21 +39,21 @@ def standard_deviation(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
 
 
-def mean_of(values: Sequence[float], *, source: str, kind: Kind = "measured") -> Quantity | None:
-    """The mean of figures that cannot be negative; None without values, no band for one."""
+def mean_of(values: Sequence[float], *, source: str) -> Quantity | None:
+    """The mean of measurements that cannot be negative; None without values, no band for one."""
     if not values:
         return None
     mean = statistics.fmean(values)
     deviation = standard_deviation(values)
     if deviation is None:
-        return Quantity(value=mean, n=1, kind=kind, source=source)
+        return Quantity(value=mean, n=1, kind="measured", source=source)
     half = student_t_95(len(values) - 1) * deviation / math.sqrt(len(values))
     return Quantity(
         value=mean,
         low=max(mean - half, 0.0),
         high=mean + half,
         n=len(values),
-        kind=kind,
+        kind="measured",
         source=source,
     )
 

@@ -14,6 +14,7 @@ import click
 
 from edgeprof import __version__
 from edgeprof.errors import EdgeprofError, EnvironmentFault
+from edgeprof.report.printable import printable
 
 # name -> (module that holds a click command called ``command``, one line of help)
 COMMANDS = {
@@ -92,7 +93,7 @@ def _faults_as_exit_codes() -> Iterator[None]:
 
 
 def _exit(message: str, code: int) -> click.exceptions.Exit:
-    click.echo(f"Error: {message}", err=True)
+    click.echo(f"Error: {printable(message)}", err=True)  # it may quote a file
     return click.exceptions.Exit(code)
 
 

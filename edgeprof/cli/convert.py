@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Literal
 
 import click
-import msgspec
+
+from edgeprof.cli.output import print_json, talk
 
 
 @click.command()
@@ -54,10 +55,9 @@ def command(
         head_rows=head_rows,
         attention_pad=0 if no_attention_pad else 1,
         force=force,
-        talk=lambda line: click.echo(line, err=True),
+        talk=talk,
     )
     if as_json:
-        document = msgspec.json.format(msgspec.json.encode(folder.manifest), indent=2)
-        click.echo(document.decode())
+        print_json(folder.manifest)
     else:
         click.echo(str(folder.path))

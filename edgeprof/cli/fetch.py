@@ -5,6 +5,7 @@ from typing import Any
 import click
 import msgspec
 
+from edgeprof.cli.output import json_text, talk
 from edgeprof.models.fetch import FetchedModel, fetch
 from edgeprof.models.sources import known_models
 
@@ -26,18 +27,10 @@ def command(name_or_source: str | None, listing: bool, verify: bool, as_json: bo
     if listing == bool(name_or_source):
         raise click.UsageError("give either a NAME or SOURCE, or --list")
     if name_or_source:
-        model = fetch(name_or_source, rehash=verify, talk=_talk)
-        click.echo(_json(_described(model)) if as_json else str(model.path))
+        model = fetch(name_or_source, rehash=verify, talk=talk)
+        click.echo(json_text(_described(model)) if as_json else str(model.path))
     else:
-        click.echo(_json(_catalogue()) if as_json else _table())
-
-
-def _talk(line: str) -> None:
-    click.echo(line, err=True)
-
-
-def _json(document: dict[str, Any]) -> str:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+        click.echo(json_text(_catalogue()) if as_json else _table())
 
 
 def _described(model: FetchedModel) -> dict[str, Any]:

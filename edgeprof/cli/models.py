@@ -1,11 +1,9 @@
 """``edgeprof models``: the models that are known by name, or one by name or path."""
 
-from typing import Any
-
 import click
-import msgspec
 
 from edgeprof.catalog import find_kv_type, find_model, format_table, model_table
+from edgeprof.cli.output import print_json, warn
 from edgeprof.report.models import document, list_document, list_text, text
 from edgeprof.report.table import terminal_width
 
@@ -23,18 +21,13 @@ def command(model: str | None, kv: str, as_json: bool) -> None:
     if model is None:
         models, formats = model_table(), format_table()
         if as_json:
-            _print_json(list_document(models, formats))
+            print_json(list_document(models, formats))
         else:
             click.echo(list_text(models, formats, terminal_width()))
         return
     spec, name = find_model(model)
-    for warning in spec.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    warn(spec.warnings)
     if as_json:
-        _print_json(document(spec, kv, cache))
+        print_json(document(spec, kv, cache))
     else:
         click.echo(text(spec, name, kv, cache, terminal_width()))
-
-
-def _print_json(content: dict[str, Any]) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(content), indent=2))

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import click
-import msgspec
 
 from edgeprof.analysis.memory import fit
 from edgeprof.catalog import find_device, find_kv_type, find_model, is_model_name
+from edgeprof.cli.output import print_json, warn
 from edgeprof.models.pairing import Holder, judge_pair
 from edgeprof.models.vocabulary import find_vocabulary
 from edgeprof.report.pair import PairAnswer, document, text
@@ -49,10 +49,9 @@ def command(
             dram_bytes=board.profile.visible_dram_bytes,
         ),
     )
-    for warning in (*ours.spec.warnings, *theirs.spec.warnings):
-        click.echo(f"warning: {warning}", err=True)
+    warn((*ours.spec.warnings, *theirs.spec.warnings))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(document(answer)), indent=2))
+        print_json(document(answer))
     else:
         click.echo(text(answer, terminal_width()))
     if not answer.yes:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
-import msgspec
 
-from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.cli.output import print_json, refuse_contradiction, talk, write_new_file
+from edgeprof.errors import UsageFault
 from edgeprof.report.paper import PaperFigure
 from edgeprof.report.sections import Row, Section, as_csv, as_markdown, as_text
 from edgeprof.report.table import terminal_width
@@ -23,15 +23,14 @@ _LONGEST_NUMBER = 32
 
 def chosen_form(form: Form | None, as_json: bool) -> Form:
     """The form asked for; ``--json`` is short for ``--format json``."""
-    if as_json and form not in (None, "json"):
-        raise click.UsageError("--json and --format contradict each other")
+    refuse_contradiction(form, as_json)
     return "json" if as_json else form or "text"
 
 
 def put(form: Form, document: Any, sections: Iterable[Section], rows: Sequence[Row]) -> None:
     """The answer on stdout. Sections are taken only where a person reads them."""
     if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+        print_json(document)
     elif form == "csv":
         click.echo(as_csv(rows), nl=False)
     elif form == "md":
@@ -42,20 +41,22 @@ def put(form: Form, document: Any, sections: Iterable[Section], rows: Sequence[R
 
 def save(figure: PaperFigure, plot: Path | None, data: Path | None, *, force: bool) -> None:
     """The figure, the data behind it, or both; existing files are kept unless ``force``."""
+    if plot is not None and data is not None and plot.resolve() == data.resolve():
+        raise UsageFault(f"--plot and --csv both name {plot}; the data needs a file of its own")
     if data is not None:
-        _save_rows(figure.rows, data, force)
-        click.echo(f"data written to {data}", err=True)
+        write_new_file(data, as_csv(figure.rows), force=force)
+        talk(f"data written to {data}")
     if plot is not None:
         from edgeprof.report.figures import save_figure  # loads matplotlib
 
         save_figure(figure.draw(), plot, force=force)
-        click.echo(f"plot written to {plot}", err=True)
+        talk(f"plot written to {plot}")
 
 
 def counts(texts: Sequence[str], option: str) -> list[int]:
     """Numbers of tokens from comma lists, each one once."""
     found = []
-    for item in split(texts):
+    for item in split(texts, option):
         if not _COUNT.fullmatch(item) or int(item) > MOST_TOKENS:
             raise UsageFault(f"{option} takes whole numbers from 0 to {MOST_TOKENS}, got '{item}'")
         found.append(int(item))
@@ -73,23 +74,12 @@ def number(text: str, option: str, low: float, high: float) -> float:
     return value
 
 
-def split(texts: Sequence[str]) -> list[str]:
+def split(texts: Sequence[str], option: str) -> list[str]:
     """The items of comma lists."""
     items = list(_items(texts))
     if not items:
-        raise UsageFault("an option was given an empty list")
+        raise UsageFault(f"{option} was given an empty list")
     return items
-
-
-def _save_rows(rows: Sequence[Row], path: Path, force: bool) -> None:
-    try:
-        with path.open("w" if force else "x", encoding="utf-8", newline="") as file:
-            file.write(as_csv(rows))
-    except FileExistsError as error:
-        message = f"{path} exists already; choose another name or pass --force"
-        raise UsageFault(message) from error
-    except OSError as error:
-        raise EnvironmentFault(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _items(texts: Sequence[str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import click
 from edgeprof.analysis.plan import LONGEST_SHOWN, TYPICAL_ACCEPTANCES, plan
 from edgeprof.analysis.speculation import LONGEST_DRAFT
 from edgeprof.catalog import engines, find_device, find_engine, find_kv_type, find_model
+from edgeprof.cli.output import warn
 from edgeprof.cli.paper import (
     FORMS,
     MOST_TOKENS,
@@ -94,6 +95,8 @@ def command(
     wanted = _acceptances(acceptances) if acceptances else TYPICAL_ACCEPTANCES
     target_spec, target_name = find_model(target)
     draft_spec, draft_name = find_model(draft) if draft is not None else (None, None)
+    if chosen in ("json", "csv"):  # text and Markdown have them in the answer
+        warn((*target_spec.warnings, *(draft_spec.warnings if draft_spec else ())))
     engine_class, table = find_engine(engine), engines()
     result = plan(
         device=find_device(device, mode),
@@ -121,4 +124,4 @@ def command(
 
 def _acceptances(texts: Sequence[str]) -> list[float]:
     """From comma lists, each one once, the smallest first."""
-    return sorted({number(text, "--acceptance", 0, 1) for text in split(texts)})
+    return sorted({number(text, "--acceptance", 0, 1) for text in split(texts, "--acceptance")})

@@ -1,17 +1,15 @@
 """Gets the models of a recipe ready: fetched where only named, converted where a GGUF."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from edgeprof.convert.folder import cached_conversion
 from edgeprof.convert.head_rows import read_head_rows
 from edgeprof.errors import UsageFault
+from edgeprof.models.cache import cache_dir
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
-from edgeprof.models.fetch import cache_dir, fetch
+from edgeprof.models.fetch import Talk, fetch
 from edgeprof.models.sources import is_source, known_models, refuse_unknown
 from edgeprof.recipe import ModelUse, Recipe, model_uses
-
-Talk = Callable[[str], None]
 
 
 def prepare(recipe: Recipe, folder: Path, *, talk: Talk) -> dict[str, DecoderFolder]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 import click
 
+from edgeprof.cli.output import json_text, refuse_contradiction, talk, write_new_file
 from edgeprof.errors import PartialResult
 
 Form = Literal["text", "json", "md"]
@@ -35,8 +36,7 @@ def command(
     Text on the terminal by default; `-o DIR` writes DIR/report.md with plots beside it and prints
     its path. An incomplete session is reported in full and exits with 4.
     """
-    if as_json and form not in (None, "json"):
-        raise click.UsageError("--json and --format contradict each other")
+    refuse_contradiction(form, as_json)
     chosen: Form = "json" if as_json else form or ("md" if output else "text")
     complete = _report(session, output, chosen, force)
     if not complete:
@@ -45,8 +45,6 @@ def command(
 
 def _report(path: Path, output: Path | None, form: Form, force: bool) -> bool:
     """Whether the session was complete. Output is checked before the session is read."""
-    import msgspec
-
     from edgeprof.analysis.summary import summarise
     from edgeprof.report.headline import headlines
     from edgeprof.report.markdown import check_folder, markdown, write_report
@@ -60,11 +58,10 @@ def _report(path: Path, output: Path | None, form: Form, force: bool) -> bool:
     if form == "md" and output is not None:
         report = write_report(summary, output, force=force)
         for headline in headlines(summary):
-            click.echo(f"{headline.target}: {headline.answer}", err=True)
+            talk(f"{headline.target}: {headline.answer}")
         click.echo(str(report))
     elif form == "json":
-        document = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
-        _put(document, output, force)
+        _put(json_text(summary), output, force)
     elif form == "md":
         _put(markdown(summary), output, force)
     else:
@@ -74,15 +71,8 @@ def _report(path: Path, output: Path | None, form: Form, force: bool) -> bool:
 
 def _put(text: str, output: Path | None, force: bool) -> None:
     """On stdout, or into a new file."""
-    from edgeprof.errors import EnvironmentFault, UsageFault
-
     if output is None:
         click.echo(text.rstrip("\n"))
         return
-    if output.exists() and not force:
-        raise UsageFault(f"{output}: exists already; choose another -o, or replace it by --force")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-    except OSError as error:
-        raise EnvironmentFault(f"{output}: cannot be written: {error.strerror}") from error
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_new_file(output, text.rstrip("\n") + "\n", force=force)

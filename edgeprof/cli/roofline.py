@@ -9,6 +9,7 @@ import click
 from edgeprof.analysis.observation import Observation
 from edgeprof.analysis.outlook import Outline, Outlook, outline, outlook
 from edgeprof.catalog import find_board, find_device, find_engine, find_kv_type, find_model
+from edgeprof.cli.output import talk, warn
 from edgeprof.cli.paper import (
     FORMS,
     MOST_TOKENS,
@@ -23,6 +24,7 @@ from edgeprof.cli.paper import (
 from edgeprof.errors import EdgeprofError
 from edgeprof.hardware.profile import AnnouncedBoard, DataType
 from edgeprof.models.names import ModelName
+from edgeprof.report.announced import no_roofline
 from edgeprof.report.explain import explain, explain_sections
 from edgeprof.report.paper import OutlookKind, outlook_figure
 from edgeprof.report.roofline import document, roofline_rows, roofline_sections, set_document
@@ -95,8 +97,7 @@ def command(
     observations = _observations(measured)
     target, target_name = find_model(model)
     draft_spec, draft_name = find_model(draft) if draft is not None else (None, None)
-    for warning in (*target.warnings, *(draft_spec.warnings if draft_spec else ())):
-        click.echo(f"warning: {warning}", err=True)
+    warn((*target.warnings, *(draft_spec.warnings if draft_spec else ())))
     cache, depths = find_kv_type(kv), counts(contexts, "--context")
 
     def answer(device: str, mode: str | None) -> Outlook | Outline:
@@ -123,7 +124,7 @@ def command(
             engine=None if engine is None else find_engine(engine),
         )
 
-    asked = [(name, mode) for name in split(devices) for mode in _modes(name, modes)]
+    asked = [(name, mode) for name in split(devices, "--device") for mode in _modes(name, modes)]
     results = [answer(name, mode) for name, mode in asked]
     published = [result for result in results if isinstance(result, Outlook)]
     if plot is not None or data is not None:
@@ -136,15 +137,19 @@ def command(
         chosen,
         documents[0] if len(documents) == 1 else set_document(documents),
         _sections(results, names, observations, with_sums),
-        roofline_rows(published),
+        roofline_rows(results),
     )
+    if chosen == "csv":
+        for result in results:
+            if isinstance(result, Outline):
+                talk(no_roofline(result))
     if len(published) < len(results) or not all(result.fit.fits for result in published):
         raise click.exceptions.Exit(1)
 
 
 def _modes(device: str, modes: Sequence[str]) -> Sequence[str | None]:
     """The modes asked for; ``all`` stands for every mode of the board."""
-    wanted = split(modes) if modes else [None]
+    wanted = split(modes, "--mode") if modes else [None]
     if not any(mode is not None and mode.lower() == _ALL for mode in wanted):
         return wanted
     board = find_board(device)

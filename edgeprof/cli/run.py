@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edgeprof.cli.output import print_json, talk
 from edgeprof.errors import PartialResult
 
 if TYPE_CHECKING:
@@ -61,31 +62,28 @@ def command(
     path = find_recipe(recipe)
     chosen = select(read_recipe(path), **changes)
     if changes["draft_tokens"] == 0:
-        _talk("draft length 0: plain decoding only")
+        talk("draft length 0: plain decoding only")
     output = output or _default_output(chosen)
     check_output(output, force=force)
-    folders = prepare(chosen, path.parent, talk=_talk)
+    folders = prepare(chosen, path.parent, talk=talk)
     progress = _progress(quiet)
     try:
         session = record(chosen, folders, output, progress=progress, force=force)
     finally:
         progress.finish()
     _show(session, as_json)
-    _talk(f"session: {output}")
+    talk(f"session: {output}")
     _leave(session)
 
 
 def _show(session: "Session", as_json: bool) -> None:
-    import msgspec
-
     from edgeprof.analysis.summary import summarise
     from edgeprof.report.table import terminal_width
     from edgeprof.report.text import session_text
 
     summary = summarise(session)
     if as_json:
-        document = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-        click.echo(document.decode())
+        print_json(summary)
     else:
         click.echo(session_text(summary, terminal_width()))
 
@@ -95,7 +93,7 @@ def _leave(session: "Session") -> None:
     from edgeprof.profiling.recorder import INTERRUPTED
 
     if session.info.ended_reason == INTERRUPTED:
-        _talk("interrupted; what was measured is kept")
+        talk("interrupted; what was measured is kept")
         raise click.exceptions.Exit(128 + signal.SIGINT)
     if not session.info.complete:
         raise PartialResult(
@@ -105,10 +103,6 @@ def _leave(session: "Session") -> None:
 
 def _default_output(recipe: "Recipe") -> Path:
     return Path(f"{recipe.name}-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}.sqlite")
-
-
-def _talk(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def _progress(quiet: bool) -> "_Silence":
@@ -147,7 +141,7 @@ class _Lines(_Silence):
 
     def finish(self) -> None:
         if self._stage:
-            _talk(f"{self._stage}: {self._seconds:.1f} s")
+            talk(f"{self._stage}: {self._seconds:.1f} s")
         self._stage, self._seconds = "", 0.0
 
 

@@ -7,9 +7,8 @@ they were made from.
 import hashlib
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from edgeprof.convert.head_rows import read_head_rows
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+from edgeprof.models.cache import KEY_DIGITS, remove_left_overs
 from edgeprof.models.checksum import sha256_of
 from edgeprof.models.decoder_folder import (
     GENAI_NAME,
@@ -30,7 +30,6 @@ from edgeprof.models.decoder_folder import (
     Manifest,
     read_decoder_folder,
 )
-from edgeprof.models.fetch import STALE_AFTER_S
 from edgeprof.models.readers.gguf import GgufHeader, read_header
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 # A protobuf message ends at 2 GiB; weights beyond this go into a file beside it.
 MAX_WEIGHT_BYTES_INSIDE = (1 << 31) - (1 << 27)
 FLOAT32_BYTES = 4
-KEY_DIGITS = 16
 
 WeightForm = Literal["as-is", "fp32"]
 Talk = Callable[[str], None]
@@ -106,20 +104,12 @@ def cached_conversion(
             return read_decoder_folder(folder)
         except FileFault as fault:
             talk(f"{fault}; converting again")
-    _remove_left_overs(cache)
+    remove_left_overs(cache, ".*")
     header = read_header(gguf)
     # Another process may have made the same folder in the meantime.
     with _appearing(folder, replace=True) as unfinished:
         _write(header, sha256, choices, unfinished, talk)
     return read_decoder_folder(folder)
-
-
-def _remove_left_overs(cache: Path) -> None:
-    """What conversions that were killed left behind; one that is at work is younger."""
-    for unfinished in cache.glob(".*"):
-        with suppress(FileNotFoundError):  # another process is done with it
-            if time.time() - unfinished.stat().st_mtime > STALE_AFTER_S:
-                shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _cache_key(sha256: str, choices: _Choices) -> str:

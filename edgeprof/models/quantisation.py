@@ -38,6 +38,7 @@ LayerRule = Literal[
     "of-80-gqa",
     "gqa-4",
     "8-experts",
+    "dense",
 ]
 Count = Annotated[int, Meta(gt=0)]
 
@@ -148,4 +149,5 @@ def _holds(rule: LayerRule, place: Place) -> bool:
         "of-80-gqa": layers == 80 and place.sharing > 1,
         "gqa-4": place.sharing >= 4,
         "8-experts": place.experts == 8,
+        "dense": place.experts == 0,
     }[rule]

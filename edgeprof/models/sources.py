@@ -7,17 +7,16 @@
 Fetches nothing.
 """
 
-import difflib
 import re
 from functools import cache
-from importlib import resources
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import NoReturn, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from edgeprof.errors import UsageFault
+from edgeprof.naming import nearest_names
+from edgeprof.tomlfile import load_toml
 
 GRAMMAR = "pypi:PACKAGE==VERSION/PATH, hf:ORG/REPO[@REVISION]/PATH"
 
@@ -78,8 +77,8 @@ Source: TypeAlias = PypiSource | HubSource | DraftSource
 
 @cache
 def known_models() -> dict[str, KnownModel]:
-    text = resources.files("edgeprof.models").joinpath("sources.toml").read_text("utf-8")
-    return msgspec.toml.decode(text, type=dict[str, KnownModel])
+    """The models that ``edgeprof fetch`` knows by name."""
+    return load_toml(Path(__file__).with_name("sources.toml"), dict[str, KnownModel])
 
 
 def is_source(text: str) -> bool:
@@ -88,6 +87,7 @@ def is_source(text: str) -> bool:
 
 
 def parse_source(text: str) -> Source:
+    """The parts of a source; UsageFault for what the grammar does not cover."""
     if match := _PYPI.fullmatch(text):
         package, version, member = match.groups()
         return PypiSource(package=package, version=version, member=_checked_path(text, member))
@@ -108,7 +108,8 @@ def _checked_path(source: str, path: str) -> str:
 
 
 def refuse_unknown(name: str) -> NoReturn:
+    """UsageFault with the known name that is nearest, and with what else is taken."""
     known = known_models()
-    close = difflib.get_close_matches(name.lower(), known, n=1)
+    close = nearest_names(name, known, count=1)
     hint = f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known)) + "."
     raise UsageFault(f"no model named {name!r} and no such file; {hint} Other sources: {GRAMMAR}")

@@ -146,6 +146,11 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
     @property
+    def full_title(self) -> str:
+        """The model and how it is stored, for a person."""
+        return f"{self.title} {self.quantisation_title}"
+
+    @property
     def parameters(self) -> int:
         return sum(group.parameters for group in self.groups)
 

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct, field
 
-from edgeprof.errors import FileFault
 from edgeprof.models.decoder_folder import TOKENIZER_NAME
+from edgeprof.models.readers.json_file import read_json_as
 
 _LARGEST_TOKENIZER_BYTES = 1 << 27
 _UNUSED = 5  # token type of GGUF: padding
@@ -52,14 +51,9 @@ def find_vocabulary(path: Path) -> Vocabulary | None:
 
 def read_vocabulary(path: Path) -> dict[int, str]:
     """The tokens of a tokenizer.json by id, the added ones included."""
-    try:
-        if path.stat().st_size > _LARGEST_TOKENIZER_BYTES:
-            raise FileFault(f"{path}: larger than 128 MiB, which no tokenizer is")
-        content = msgspec.json.decode(path.read_bytes(), type=_TokenizerFile)
-    except OSError as error:
-        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileFault(f"{path}: not a tokenizer: {error}") from error
+    content = read_json_as(
+        path, _TokenizerFile, what="tokenizer", most_bytes=_LARGEST_TOKENIZER_BYTES
+    )
     vocab = content.model.vocab
     if isinstance(vocab, dict):
         tokens = {id: token for token, id in vocab.items()}

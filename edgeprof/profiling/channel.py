@@ -13,7 +13,7 @@ from edgeprof.profiling.messages import Message, Order
 _HEADER_BYTES = 4
 _LARGEST_FRAME_BYTES = 1 << 28
 _READ_BYTES = 1 << 20
-_FLUSH_AFTER_NS = 100_000_000
+_FLUSH_AFTER_NS = 50_000_000
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Message])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,12 +28,11 @@ class Interrupted(Exception):
     """The recorder asked to stop; the leg in hand ends here."""
 
 
-class ModelName:
+class ModelName(NamedTuple):
     """The name and the provider under which a model's passes are written down."""
 
-    def __init__(self, key: str, provider: str) -> None:
-        self.key = key
-        self.provider = provider
+    key: str
+    provider: str
 
 
 class Journal:

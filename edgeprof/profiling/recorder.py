@@ -47,7 +47,7 @@ from edgeprof.session.records import (
 from edgeprof.session.store import SessionWriter, check_output, read_session, remove_session
 
 INTERRUPTED = "interrupted"
-_COMMIT_EVERY_NS = 200_000_000
+_COMMIT_EVERY_NS = 100_000_000
 _LAST_SAMPLES_NS = 1_000_000_000
 
 

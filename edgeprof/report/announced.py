@@ -7,14 +7,15 @@ from edgeprof.analysis.outlook import Outline
 from edgeprof.analysis.roofline import PassCost
 from edgeprof.hardware.profile import DataType
 from edgeprof.models.names import ModelName
-from edgeprof.report.sections import Section, lines
+from edgeprof.report.paper_document import fit_document, model_document, work_document
+from edgeprof.report.sections import Row, Section, lines
 from edgeprof.report.table import Table, key_values
 from edgeprof.units import show, show_gib, significant
 
 
 def announced_document(result: Outline, schema: str) -> dict[str, Any]:
     """The keys of every roofline document; what is not published is null."""
-    board, model, kept = result.board, result.model, result.resident
+    board = result.board
     return {
         "schema": schema,
         "device": {
@@ -25,26 +26,9 @@ def announced_document(result: Outline, schema: str) -> dict[str, Any]:
             "peak_flop_per_s": dict.fromkeys(get_args(DataType)),
             "dram_bytes": None,
         },
-        "model": {
-            "name": model.name,
-            "quantisation": model.quantisation,
-            "parameters": model.parameters,
-            "resident_weight_bytes": model.resident_weight_bytes,
-            "streamed_weight_bytes": model.streamed_weight_bytes,
-            "kv_bytes_per_token": model.kv_bytes_per_token(result.kv),
-        },
+        "model": model_document(result.model, result.kv),
         "passes": [_pass_document(cost) for cost in result.passes],
-        "fit": {
-            "weights_bytes": kept.weights_bytes,
-            "kv_bytes": kept.kv_bytes,
-            "draft_weights_bytes": kept.draft_weights_bytes,
-            "draft_kv_bytes": kept.draft_kv_bytes,
-            "runtime_bytes": kept.runtime_bytes,
-            "system_bytes": kept.system_bytes,
-            "total_bytes": kept.total_bytes,
-            "dram_bytes": None,
-            "fits": None,
-        },
+        "fit": fit_document(result.resident),
         "not_published": board.not_published,
     }
 
@@ -64,7 +48,7 @@ def announced_sections(result: Outline, names: Sequence[ModelName]) -> Iterator[
         for cost in result.passes
     ]
     short = [f"{name.asked} = {name.full}" for name in names if name.is_short]
-    yield Section(f"{model.title} {model.quantisation_title} on {board.title}", lines(short))
+    yield Section(f"{model.full_title} on {board.title}", lines(short))
     yield Section("", [no_roofline(result)])
     origin = (board.notes or "", f"{board.source} ({board.status})")
     yield Section("", [key_values(("notes", "source"), origin)])
@@ -74,6 +58,30 @@ def announced_sections(result: Outline, names: Sequence[ModelName]) -> Iterator[
     yield Section("", [f"Needs {needed} of memory; whether that fits is not published."])
 
 
+def announced_rows(result: Outline) -> list[Row]:
+    """The rows of a roofline; what is not published is empty."""
+    unknown = (
+        "ridge_flop_per_byte",
+        "bound",
+        "time_s",
+        "tokens_per_s",
+        "expected_tokens_per_s_low",
+        "expected_tokens_per_s_high",
+        "fits",
+    )
+    return [
+        {
+            "device": result.board.name,
+            "mode": None,
+            "model": result.model.name,
+            "quantisation": result.model.quantisation,
+            **work_document(cost),
+            **dict.fromkeys(unknown),
+        }
+        for cost in result.passes
+    ]
+
+
 def no_roofline(result: Outline) -> str:
     """Why there are no rates."""
     return f"NO ROOFLINE: {result.board.missing}."
@@ -81,15 +89,7 @@ def no_roofline(result: Outline) -> str:
 
 def _pass_document(cost: PassCost) -> dict[str, Any]:
     return {
-        "phase": cost.phase,
-        "tokens": cost.tokens,
-        "context_tokens": cost.context_tokens,
-        "weight_bytes": cost.weight_bytes,
-        "kv_read_bytes": cost.kv_read_bytes,
-        "kv_write_bytes": cost.kv_write_bytes,
-        "total_bytes": cost.total_bytes,
-        "flop": cost.flop,
-        "intensity_flop_per_byte": cost.intensity_flop_per_byte,
+        **work_document(cost),
         "ridge_flop_per_byte": None,
         "bound": None,
         "time_s": None,

@@ -1,13 +1,11 @@
 """Figures on ``matplotlib.figure.Figure``: no display, no global state, the same bytes twice.
 
-Each figure is a function of plain series, so that what is
-drawn can be read back from its artists.
+Each figure is a function of plain series, so that what is drawn can be read back from its artists.
 """
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,8 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedFormatter, FuncFormatter
 from msgspec import Struct
 
-from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.errors import UsageFault
+from edgeprof.report.whole_file import whole_file
 
 # Okabe and Ito's palette, which stays apart for colour-blind readers; black last.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -71,18 +70,12 @@ def save_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
     suffix = path.suffix.lower()
     if suffix not in _METADATA:
         raise UsageFault(f"{path}: a figure is saved as .svg, .png or .pdf")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}{suffix}")
-    try:
+    with whole_file(path) as unfinished:
         if path.exists() and not force:
             raise UsageFault(f"{path} exists already; choose another name or pass --force")
         make_legible(figure)
         with style():
             figure.savefig(unfinished, dpi=200, metadata=_METADATA[suffix])
-        unfinished.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise EnvironmentFault(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def make_legible(figure: Figure) -> None:

@@ -22,6 +22,7 @@ from edgeprof.report.session_tables import (
     verify_table,
 )
 from edgeprof.report.table import escaped, pipe_table
+from edgeprof.report.whole_file import whole_file
 
 REPORT_NAME = "report.md"
 
@@ -77,12 +78,8 @@ def write_report(summary: Summary, folder: Path, *, force: bool = False) -> Path
 
     plots = save_plots(summary, folder)
     report = folder / REPORT_NAME
-    unfinished = folder / f".{REPORT_NAME}.part"
-    try:
+    with whole_file(report) as unfinished:
         unfinished.write_text(markdown(summary, plots), encoding="utf-8")
-        unfinished.replace(report)
-    except OSError as error:
-        raise EnvironmentFault(f"{report}: cannot be written: {error.strerror}") from error
     return report
 
 

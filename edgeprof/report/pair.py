@@ -8,6 +8,7 @@ from edgeprof.analysis.memory import Fit
 from edgeprof.models.pairing import Holder, Pairing
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import ModelSpec
+from edgeprof.report.paper_document import fit_document
 from edgeprof.report.table import fold, table
 from edgeprof.units import show, show_gib, significant
 
@@ -57,10 +58,7 @@ def document(answer: PairAnswer) -> dict[str, Any]:
         "context_tokens": answer.context_tokens,
         "draft_cost_ratio": answer.draft_cost_ratio,
         "device": answer.device,
-        "fit": None
-        if answer.fit is None
-        else structs.asdict(answer.fit)
-        | {"total_bytes": answer.fit.total_bytes, "fits": answer.fit.fits},
+        "fit": None if answer.fit is None else fit_document(answer.fit),
     }
 
 

@@ -134,7 +134,7 @@ def roofline_series(results: Sequence[Outlook], observations: Sequence[Observati
         for seen in observations
     ]
     return Roofline(
-        title=_title(results[0]),
+        title=results[0].model.full_title,
         roofs=tuple(_roof(result, several) for result in results),
         points=tuple(points),
     )
@@ -143,14 +143,14 @@ def roofline_series(results: Sequence[Outlook], observations: Sequence[Observati
 def rates_by_context(results: Sequence[Outlook]) -> RatesByContext:
     """Decoding from an empty cache to the deepest context asked for."""
     return RatesByContext(
-        title=_title(results[0]), lines=tuple(_rate_line(result) for result in results)
+        title=results[0].model.full_title, lines=tuple(_rate_line(result) for result in results)
     )
 
 
 def memory_bars(results: Sequence[Outlook] | Sequence[Plan]) -> MemoryBars:
     """What must be resident on each board."""
     first = results[0]
-    title = _plan_title(first) if isinstance(first, Plan) else _title(first)
+    title = _plan_title(first) if isinstance(first, Plan) else first.model.full_title
     return MemoryBars(
         title=title,
         bars=tuple(
@@ -307,10 +307,6 @@ def memory_rows(series: MemoryBars) -> list[Row]:
 def board_name(result: Outlook | Plan) -> str:
     """A board and its mode, as ``--device`` takes them."""
     return f"{result.device.profile.name} {result.device.mode.name}"
-
-
-def _title(result: Outlook) -> str:
-    return f"{result.model.title} {result.model.quantisation_title}"
 
 
 def _plan_title(result: Plan) -> str:

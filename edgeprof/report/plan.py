@@ -7,7 +7,8 @@ from edgeprof.analysis.plan import AcceptanceGain, KernelGain, LengthGain, Plan
 from edgeprof.hardware.engines import BATCH_POSITIONS
 from edgeprof.models.names import ModelName
 from edgeprof.quantity import Band
-from edgeprof.report.roofline import fit_document, fit_section, stood_for, warnings
+from edgeprof.report.paper_document import fit_document
+from edgeprof.report.roofline import fit_section, stood_for, warnings
 from edgeprof.report.sections import Row, Section, lines
 from edgeprof.report.table import Table
 from edgeprof.units import significant
@@ -74,9 +75,9 @@ def plan_rows(results: Sequence[AcceptanceGain]) -> list[Row]:
 def plan_sections(result: Plan, names: Sequence[ModelName]) -> Iterator[Section]:
     """The whole answer, what does not fit first."""
     target, device = result.target, result.device
-    drafter = "A draft" if result.draft is None else _title(result.draft)
+    drafter = "A draft" if result.draft is None else result.draft.full_title
     yield Section(
-        f"{drafter} for {_title(target)} on {device.profile.title}, {device.mode.name}",
+        f"{drafter} for {target.full_title} on {device.profile.title}, {device.mode.name}",
         lines(stood_for(device, names)),
     )
     if not result.fit.fits:
@@ -84,7 +85,7 @@ def plan_sections(result: Plan, names: Sequence[ModelName]) -> Iterator[Section]
     yield Section("", lines(warnings(target, result.draft)))
     yield Section("", lines([_answer(result), _draft_line(result), _wall(result)]))
     yield Section("Cost of a target pass over n tokens, v(n)", [_verify_table(result)])
-    if result.kernels:
+    if result.kernels and not result.measured_tokens:  # else one cost is all kernels'
         yield Section(_at("By kernel", result), [_kernel_table(result)])
     if result.middle is not None:
         yield Section(_at("By draft length K", result), [_length_table(result.headline)])
@@ -216,10 +217,6 @@ def _best_length(gain: AcceptanceGain) -> LengthGain | None:
 
 def _at(title: str, result: Plan) -> str:
     return f"{title}, at acceptance {result.headline.acceptance:g}"
-
-
-def _title(model: Any) -> str:
-    return f"{model.title} {model.quantisation_title}"
 
 
 def _band(band: Band | None, digits: int = 3) -> str:

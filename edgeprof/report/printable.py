@@ -1,4 +1,4 @@
-"""Text from a session as a terminal or a page may show it: nothing in it steers either."""
+"""Text from a session or file as a terminal or a page may show it: nothing in it steers either."""
 
 import re
 

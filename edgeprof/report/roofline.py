@@ -14,8 +14,14 @@ from edgeprof.catalog import Device
 from edgeprof.models.names import ModelName
 from edgeprof.models.spec import ModelSpec
 from edgeprof.quantity import Band
-from edgeprof.report.announced import announced_document, announced_sections, no_roofline
+from edgeprof.report.announced import (
+    announced_document,
+    announced_rows,
+    announced_sections,
+    no_roofline,
+)
 from edgeprof.report.explain import Term
+from edgeprof.report.paper_document import fit_document, model_document, work_document
 from edgeprof.report.sections import Row, Section, lines
 from edgeprof.report.table import Table, key_values
 from edgeprof.units import show, show_gib, significant
@@ -41,7 +47,7 @@ def document(
     """``edgeprof.roofline/1``: SI units in the keys, unknown is null."""
     if isinstance(result, Outline):
         return announced_document(result, SCHEMA)
-    profile, mode, model = result.device.profile, result.device.mode, result.model
+    profile, mode = result.device.profile, result.device.mode
     content: dict[str, Any] = {
         "schema": SCHEMA,
         "device": {
@@ -52,14 +58,7 @@ def document(
             "peak_flop_per_s": profile.peak_flop_per_s(mode),
             "dram_bytes": profile.dram_bytes,
         },
-        "model": {
-            "name": model.name,
-            "quantisation": model.quantisation,
-            "parameters": model.parameters,
-            "resident_weight_bytes": model.resident_weight_bytes,
-            "streamed_weight_bytes": model.streamed_weight_bytes,
-            "kv_bytes_per_token": model.kv_bytes_per_token(result.kv),
-        },
+        "model": model_document(result.model, result.kv),
         "passes": [_pass_document(one) for one in result.passes],
         "fit": fit_document(result.fit),
     }
@@ -72,39 +71,19 @@ def document(
     return content
 
 
-def fit_document(held: Fit) -> dict[str, Any]:
-    """What must be resident, and whether it fits."""
-    return {
-        "weights_bytes": held.weights_bytes,
-        "kv_bytes": held.kv_bytes,
-        "draft_weights_bytes": held.draft_weights_bytes,
-        "draft_kv_bytes": held.draft_kv_bytes,
-        "runtime_bytes": held.runtime_bytes,
-        "system_bytes": held.system_bytes,
-        "total_bytes": held.total_bytes,
-        "dram_bytes": held.dram_bytes,
-        "fits": held.fits,
-    }
-
-
 def set_document(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Several boards or modes in one document."""
     return {"schema": SET_SCHEMA, "results": list(documents)}
 
 
-def roofline_rows(results: Sequence[Outlook]) -> list[Row]:
-    """One record a board, mode and pass."""
+def roofline_rows(results: Sequence[Outlook | Outline]) -> list[Row]:
+    """One record a board, mode and pass; empty where nothing is published."""
     return [
-        {
-            "device": result.device.profile.name,
-            "mode": result.device.mode.name,
-            "model": result.model.name,
-            "quantisation": result.model.quantisation,
-            **_pass_row(one),
-            "fits": result.fit.fits,
-        }
+        row
         for result in results
-        for one in result.passes
+        for row in (
+            announced_rows(result) if isinstance(result, Outline) else _outlook_rows(result)
+        )
     ]
 
 
@@ -173,9 +152,7 @@ def _one_board(
 ) -> Iterator[Section]:
     fit = fit_section(result.fit, result.draft is not None)
     board = f"{result.device.profile.title}, {result.device.mode.name}"
-    yield Section(
-        f"{_model_title(result.model)} on {board}", lines(stood_for(result.device, names))
-    )
+    yield Section(f"{result.model.full_title} on {board}", lines(stood_for(result.device, names)))
     if not result.fit.fits:
         yield fit
     yield Section("", [_board_and_model(result)])
@@ -199,7 +176,7 @@ def _side_by_side(
     short = [f"{alias} = {device.profile.name}" for alias, device in devices.items()]
     short += [f"{name.asked} = {name.full}" for name in names if name.is_short]
     boards = len(results) + len(announced)
-    yield Section(f"{_model_title(results[0].model)} on {boards} boards or modes", lines(short))
+    yield Section(f"{results[0].model.full_title} on {boards} boards or modes", lines(short))
     if announced:
         yield Section("", lines([no_roofline(result) for result in announced]))
     if missing := [result for result in results if not result.fit.fits]:
@@ -291,10 +268,6 @@ def _board(result: Outlook) -> str:
     return f"{result.device.profile.name} {result.device.mode.name}"
 
 
-def _model_title(model: ModelSpec) -> str:
-    return f"{model.title} {model.quantisation_title}"
-
-
 def _pass_document(one: PassTime) -> dict[str, Any]:
     expected = one.expected_tokens_per_s
     return {
@@ -304,6 +277,20 @@ def _pass_document(one: PassTime) -> dict[str, Any]:
             "high": None if expected is None else expected.high,
         },
     }
+
+
+def _outlook_rows(result: Outlook) -> list[Row]:
+    return [
+        {
+            "device": result.device.profile.name,
+            "mode": result.device.mode.name,
+            "model": result.model.name,
+            "quantisation": result.model.quantisation,
+            **_pass_row(one),
+            "fits": result.fit.fits,
+        }
+        for one in result.passes
+    ]
 
 
 def _pass_row(one: PassTime) -> Row:
@@ -316,17 +303,8 @@ def _pass_row(one: PassTime) -> Row:
 
 
 def _pass_costs(one: PassTime) -> dict[str, Any]:
-    cost = one.cost
     return {
-        "phase": cost.phase,
-        "tokens": cost.tokens,
-        "context_tokens": cost.context_tokens,
-        "weight_bytes": cost.weight_bytes,
-        "kv_read_bytes": cost.kv_read_bytes,
-        "kv_write_bytes": cost.kv_write_bytes,
-        "total_bytes": cost.total_bytes,
-        "flop": cost.flop,
-        "intensity_flop_per_byte": cost.intensity_flop_per_byte,
+        **work_document(one.cost),
         "ridge_flop_per_byte": one.ridge_flop_per_byte,
         "bound": one.bound,
         "time_s": one.time_s,
@@ -347,7 +325,7 @@ def _board_and_model(result: Outlook) -> str:
             _model_line(model, result),
             ""
             if result.draft is None
-            else f"{_model_title(result.draft)}, {_model_line(result.draft, result)}",
+            else f"{result.draft.full_title}, {_model_line(result.draft, result)}",
         ),
     )
 

@@ -1,8 +1,7 @@
 """A TokenModel over ONNX Runtime: one shared key/value buffer a layer, rolled back by its length.
 
 Serves decoders whose attention is GroupQueryAttention with past and present in one buffer: those
-that edgeprof converts and those of onnxruntime-genai's model builder. With ``providers``, the only
-module that knows onnxruntime.
+that edgeprof converts and those of onnxruntime-genai's model builder.
 """
 
 import time

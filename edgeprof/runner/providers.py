@@ -1,6 +1,6 @@
 """ONNX Runtime's providers: opening a session on one, and refusing a silent fall-back.
 
-With ``ort_model``, the only module that knows onnxruntime.
+The only module that imports onnxruntime; others get at it through here.
 """
 
 from pathlib import Path

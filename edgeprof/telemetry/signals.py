@@ -12,7 +12,7 @@ UNITS = {
     "ram_total_bytes": "B",
     "swap_used_bytes": "B",
 }
-FAMILIES = {"power_w": "W", "temp_c": "degC"}  # followed by a dot and the rail or zone
+FAMILIES = {"power_w": "W", "temp_c": "deg C"}  # followed by a dot and the rail or zone
 
 
 def unit_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures of the session made by hand; its numbers stand in conftest.py."""
+"""Figures of the session made by hand; its numbers stand in tests/made_session.py."""
 
 import json
 from typing import Any

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from edgeprof.catalog import DEVICES_FOLDER, device_names
@@ -46,6 +47,21 @@ def test_json() -> None:
     announced = next(one for one in everything["devices"] if one["name"] == "thor-t2000")
     assert (announced["dram_bytes"], announced["modes"]) == (None, [])
     assert "clocks" in announced["not_published"]
+
+
+def test_json_figures_follow_from_the_profile() -> None:
+    (board,) = json.loads(run("orin-nano-8gb", "--json").stdout)["devices"]
+    mode = next(mode for mode in board["modes"] if mode["name"] == board["default_mode"])
+    peak = 2133e6 * 2 * 128 / 8  # EMC clock x 2 x bus width in bytes
+    assert mode["emc_clock_hz"] == 2133e6
+    assert mode["peak_bandwidth_bytes_per_s"] == pytest.approx(peak)
+    assert mode["sustained_bandwidth_bytes_per_s"] == pytest.approx(
+        board["sustained"]["fraction"] * peak
+    )
+    assert (mode["sms"], mode["power_w"]) == (8, 15)
+    assert mode["peak_flop_per_s"]["fp16"] == pytest.approx(8 * 624.75e6 * 2048)
+    assert board["dram_bytes"] == 8 * 2**30
+    assert board["visible_dram_bytes"] == 7620 * 2**20
 
 
 def test_an_announced_board() -> None:

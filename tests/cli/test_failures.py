@@ -33,6 +33,13 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
+def test_what_a_message_quotes_does_not_steer_the_terminal() -> None:
+    done = edgeprof("roofline", "--device", "orin-nano", "--model", "./\x1b[31mred.gguf")
+    assert done.returncode == 2
+    assert "\x1b" not in done.stderr
+    assert "[31mred.gguf" in done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments", [["devices"], ["devices", "--json"], ROOFLINE, ["--help"], ["--version"]]
 )

@@ -68,9 +68,9 @@ def test_document_of_a_measured_kernel(mvq: Path) -> None:
     assert content["break_even_acceptance"] == pytest.approx(0.4829, abs=1e-4)
 
 
-def test_a_session_is_a_measured_kernel_too(held_session: Path) -> None:
+def test_a_session_is_a_measured_kernel_too(session_file: Path) -> None:
     content = answer(
-        *GIVEN, "--verify-cost", held_session, "--verify-target", "fp32", "--acceptance", "0.8"
+        *GIVEN, "--verify-cost", session_file, "--verify-target", "fp32", "--acceptance", "0.8"
     )
     measured = {row["tokens"]: row["measured"] for row in content["verify_cost"]}
     assert (measured[3], measured[4], measured[5]) == (1.0, None, pytest.approx(1.2))
@@ -99,6 +99,7 @@ def test_text_of_the_default_range(mvq: Path) -> None:
     assert "Best draft length 2: 1.42x (1.42) at acceptance 0.8; it pays from 0.483 on." in measured
     assert "measured" in measured
     assert "By acceptance" not in measured
+    assert "By kernel" not in measured  # one measured cost is no matter of kernels any more
 
 
 def test_f12_a_draft_that_does_not_pay(tmp_path: Path) -> None:
@@ -205,3 +206,20 @@ def test_something_must_draft() -> None:
     done = run("--device", "orin-nano", "--target", "7b-q4")
     assert done.exit_code == 2
     assert "--draft-cost C where no model drafts" in done.stderr
+
+
+def test_what_is_wrong_with_a_model_is_told_in_every_form(tmp_path: Path) -> None:
+    """A configuration without head_dim: 64 / 4 is taken, and said."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({
+        "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "vocab_size": 100,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "tie_word_embeddings": True,
+    }))  # fmt: skip
+    asked = ["--device", "orin-nano", "--target", str(path), "--draft-cost", "0.1", "--format"]
+    for form, where in (
+        ("text", "stdout"),
+        ("md", "stdout"),
+        ("json", "stderr"),
+        ("csv", "stderr"),
+    ):
+        assert "no head_dim; 64 / 4 = 16 taken" in getattr(run(*asked, form), where), form

@@ -1,54 +1,27 @@
 """``edgeprof report`` over session files."""
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from edgeprof.cli import cli
 from edgeprof.session.records import Session
-from edgeprof.session.store import SessionWriter
-
-MADE_BY_HAND = Path(__file__).parents[1] / "analysis" / "conftest.py"
-
-
-def make_session() -> Session:
-    spec = importlib.util.spec_from_file_location("made_by_hand_for_cli", MADE_BY_HAND)
-    assert spec is not None and spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    session: Session = module.make_session()
-    return session
-
-
-def write(path: Path, session: Session, **changes: Any) -> Path:
-    writer = SessionWriter(path, session.info)
-    for records in (
-        session.legs, session.requests, session.rounds, session.passes, session.tokens,
-        session.signals, session.samples, session.events,
-    ):  # fmt: skip
-        for record in records:
-            writer.add(record)
-    writer.update_info(**changes)
-    writer.close()
-    return path
 
 
 @pytest.fixture(scope="module")
-def session_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("session") / "made.sqlite", make_session())
-
-
-@pytest.fixture(scope="module")
-def incomplete_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def incomplete_file(
+    tmp_path_factory: pytest.TempPathFactory,
+    made_session: Session,
+    write_session: Callable[..., Path],
+) -> Path:
     path = tmp_path_factory.mktemp("session") / "cut.sqlite"
-    return write(path, make_session(), complete=False, ended_reason="killed by signal 9")
+    return write_session(path, made_session, complete=False, ended_reason="killed by signal 9")
 
 
 def report(*arguments: str | Path) -> Result:
@@ -73,13 +46,13 @@ def test_json_is_one_document(session_file: Path) -> None:
     assert report(session_file, "--format", "json").stdout == result.stdout
 
 
-def test_file_and_memory_give_the_same_report(session_file: Path) -> None:
+def test_file_and_memory_give_the_same_report(session_file: Path, made_session: Session) -> None:
     import msgspec
 
     from edgeprof.analysis.summary import summarise
 
     document = json.loads(report(session_file, "--json").stdout)
-    assert document == json.loads(msgspec.json.encode(summarise(make_session())))
+    assert document == json.loads(msgspec.json.encode(summarise(made_session)))
 
 
 def test_markdown_into_a_folder(session_file: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """``edgeprof roofline`` from the command line."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,33 @@ def test_document_of_the_example() -> None:
     assert round(decode["time_s"], 4) == 0.0587
     assert round(decode["tokens_per_s"], 1) == 17.0
     assert content["fit"]["fits"] is True
+
+
+def test_rows_of_an_announced_board_have_bytes_and_no_rates() -> None:
+    alone = run("--device", "thor-t3000", "--model", "7b-q4", "--format", "csv")
+    assert alone.exit_code == 1
+    assert "NO ROOFLINE: Jetson T3000 (thor-t3000) is announced" in alone.stderr
+    both = run("--device", "thor-t3000,orin-nano", "--model", "7b-q4", "--format", "csv")
+    rows = list(csv.DictReader(both.stdout.splitlines()))
+    assert [row["device"] for row in rows] == ["thor-t3000"] * 3 + ["orin-nano-8gb"] * 3
+    announced, known = rows[0], rows[3]
+    assert announced["total_bytes"] == known["total_bytes"] == "4007061760"
+    assert announced["tokens_per_s"] == announced["mode"] == announced["fits"] == ""
+    assert alone.stdout.splitlines() == both.stdout.splitlines()[:4]
+
+
+def test_data_and_figure_need_files_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "both.svg"
+    done = run(*EXAMPLE, "--plot", str(file), "--csv", str(tmp_path / "." / "both.svg"))
+    assert done.exit_code != 0
+    assert isinstance(done.exception, SystemExit)
+    assert "--plot and --csv both name" in done.stderr
+    assert not file.exists()
+
+
+def test_an_empty_list_is_told_with_its_option() -> None:
+    assert "--context was given an empty list" in run(*EXAMPLE, "--context", ",").stderr
+    assert "--mode was given an empty list" in run(*EXAMPLE, "--mode", "").stderr
 
 
 def test_several_boards_and_modes_make_a_set() -> None:

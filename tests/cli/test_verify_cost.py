@@ -67,10 +67,10 @@ def test_files_that_are_no_table(tmp_path: Path) -> None:
         read_verify_cost(table(tmp_path, "n_tokens,pass_cost_vs_1\n2,1.3\n"), "fp32")
 
 
-def test_held_passes_of_a_session(held_session: Path) -> None:
-    assert read_verify_cost(held_session, "fp32") == pytest.approx({1: 1.0, 3: 1.0, 5: 1.2})
-    assert read_verify_cost(held_session, "int4") == pytest.approx({1: 1.0, 3: 1.8})
+def test_held_passes_of_a_session(session_file: Path) -> None:
+    assert read_verify_cost(session_file, "fp32") == pytest.approx({1: 1.0, 3: 1.0, 5: 1.2})
+    assert read_verify_cost(session_file, "int4") == pytest.approx({1: 1.0, 3: 1.8})
     with pytest.raises(UsageFault, match="passes of fp32, int4 were held; choose one"):
-        read_verify_cost(held_session)
+        read_verify_cost(session_file)
     with pytest.raises(UsageFault, match="no target with held passes named 'int8'"):
-        read_verify_cost(held_session, "int8")
+        read_verify_cost(session_file, "int8")

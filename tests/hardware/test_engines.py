@@ -79,6 +79,16 @@ def test_cost_of_further_positions_by_hand() -> None:
     assert verify_cost(9, KERNEL) == verify_cost(8, KERNEL)
 
 
+def test_verifying_with_experts_is_never_cheaper_than_decoding() -> None:
+    """The batched kernel of a dense model may be the faster one, 0.85 of a single position; further
+    positions of experts read further experts."""
+    assert engines().verify_cost(2, "matrix-matrix").low == 0.85
+    for kernel in engines().kernels.values():
+        for tokens in range(2, 10):
+            band = verify_cost(tokens, kernel, experts=True)
+            assert 1.0 <= band.low <= band.high
+
+
 def test_an_engine_costs_what_its_kernels_span() -> None:
     table = engines()
     vector, matrix = (table.verify_cost(8, k) for k in ("matrix-vector", "matrix-matrix"))

@@ -16,7 +16,8 @@ import pytest
 
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
 from edgeprof.models import fetch as fetching
-from edgeprof.models.fetch import cache_dir, fetch
+from edgeprof.models.cache import cache_dir
+from edgeprof.models.fetch import fetch
 from edgeprof.models.sources import (
     DraftSource,
     HubSource,

@@ -32,6 +32,15 @@ def test_all_models_are_there() -> None:
     assert len(model_table().models) == 34
 
 
+def test_mxfp4_is_for_the_experts_or_for_all_layers_of_a_dense_model() -> None:
+    """17 bytes for 32 weights; 28 layers of attn_k 512 x 3584."""
+    dense, mixture = spec("qwen2.5-7b:mxfp4"), spec("gpt-oss-20b:mxfp4")
+    assert bytes_of(dense, "attn_k") == 28 * 512 * 3584 * 17 // 32
+    assert {g.storage_name for g in dense.groups if g.role.startswith("ffn")} == {"mxfp4"}
+    assert {g.storage_name for g in dense.groups if g.role == "lm_head"} == {"bf16"}
+    assert {g.storage_name for g in mixture.groups if g.role.startswith("attn")} == {"bf16"}
+
+
 def test_llama2_7b_q4_k_m_group_by_group() -> None:
     """32 layers, hidden 4096, feed-forward 11008, vocabulary 32000; 16 layers with more bits."""
     model = spec("7b-q4")

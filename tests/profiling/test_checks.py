@@ -53,6 +53,7 @@ def test_a_prompt_that_fills_the_context_is_refused(recipe: Recipe, folders: Fol
 def test_held_passes_need_room(recipe: Recipe, folders: Folders) -> None:
     with pytest.raises(UsageFault, match=r"248 \+ 4 tokens and t has 250"):
         plan_job(replace(recipe, held_context_tokens=248), folders)
+    plan_job(replace(recipe, held_context_tokens=246), folders)  # and 4 fill it exactly
 
 
 def test_held_steps_of_a_draft_need_room_too(recipe: Recipe, folders: Folders) -> None:

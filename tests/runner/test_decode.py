@@ -144,6 +144,18 @@ def test_R20_R21_an_end_token_cuts_an_accepted_run_and_the_counts(
     assert stop_reason(steps) == "end_token"
 
 
+def test_what_follows_an_end_token_was_never_looked_at(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    # 3 and 4 stand; the 9 behind the end token would have been rejected
+    model, drafter = rule_model(count_up), FixedDrafter([[3, 4, 9]])
+    ends = frozenset({4})
+    choices: dict[str, Any] = {"drafter": drafter, "draft_tokens": 3, "end_tokens": ends}
+    (only,) = rounds(list(decode(model, [1], new_tokens=10, clock=ticks, **choices)))
+    assert only.tokens == [3, 4]
+    assert (only.drafted, only.evaluated, only.accepted) == (3, 2, 2)
+
+
 def test_an_end_token_as_the_first_token(rule_model: Any, ticks: Callable[[], int]) -> None:
     steps = list(
         decode(rule_model(count_up), [1], new_tokens=9, clock=ticks, end_tokens=frozenset({2}))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from edgeprof.convert.folder import WeightForm, cached_conversion
+from edgeprof.models.cache import cache_dir
 from edgeprof.models.checksum import sha256_of
 from edgeprof.models.decoder_folder import DecoderFolder
-from edgeprof.models.fetch import cache_dir
 from edgeprof.runner.agreement import probe_agreement
 from edgeprof.runner.decode import FirstToken, RoundDone, decode
 from edgeprof.runner.drafters import Drafter, ModelDrafter, NgramDrafter

@@ -9,11 +9,17 @@ from edgeprof.telemetry.signals import unit_of
     ("name", "unit"),
     [
         ("emc_busy_frac", "1"),
+        ("emc_clock_hz", "Hz"),
+        ("gpu_busy_frac", "1"),
         ("gpu_clock_hz", "Hz"),
+        ("cpu_busy_frac", "1"),
+        ("cpu_online", "1"),
         ("dram_bandwidth_bytes_per_s", "B/s"),
         ("ram_used_bytes", "B"),
+        ("ram_total_bytes", "B"),
+        ("swap_used_bytes", "B"),
         ("power_w.total", "W"),
-        ("temp_c.gpu", "degC"),
+        ("temp_c.gpu", "deg C"),
     ],
 )
 def test_every_signal_has_one_unit(name: str, unit: str) -> None:

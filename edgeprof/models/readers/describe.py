@@ -6,7 +6,6 @@ from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
 from edgeprof.models.readers.gguf import MAGIC
 from edgeprof.models.spec import ModelSpec
 
-SUFFIXES = (".gguf", ".onnx", ".json", ".safetensors")
 KINDS = (
     "a GGUF file, an ONNX decoder, a Hugging Face folder or config.json, or a folder for "
     "onnxruntime-genai"

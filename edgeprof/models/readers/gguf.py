@@ -7,17 +7,16 @@ what the keys mean is the caller's business. Layout: the GGUF specification, ver
 
 import math
 import mmap
-import os
-import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, overload
 
 from msgspec import Struct
 
-from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+from edgeprof.errors import FileFault
+from edgeprof.models.readers.model_file import mapped_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,16 +146,12 @@ class GgufHeader(Struct, frozen=True, kw_only=True):
 def read_header(path: Path, *, allow_missing_data: bool = False) -> GgufHeader:
     """The header of the file. A file that ends before its last tensor does is a fault, unless
     ``allow_missing_data``: then ``missing_bytes`` tells what is not there."""
-    with _opened(path) as file:
-        byte_length = os.fstat(file.fileno()).st_size
-        if byte_length == 0:
-            raise FileFault(f"{path}: the file is empty")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            header = _parse(path, data)
+    with mapped_model(path) as data:
+        header = _parse(path, data)
     if header.missing_bytes and not allow_missing_data:
         raise FileFault(
             f"{path}: truncated: {header.missing_bytes} of "
-            f"{byte_length + header.missing_bytes} bytes are missing; fetch the file again"
+            f"{header.byte_length + header.missing_bytes} bytes are missing; fetch the file again"
         )
     return header
 
@@ -177,17 +172,6 @@ def tensor_bytes(header: GgufHeader, tensor: GgufTensor) -> "NDArray[np.uint8]":
         )
     except (OSError, ValueError) as error:
         raise FileFault(f"{header.path}: tensor {tensor.name!r} cannot be read: {error}") from error
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
-            raise UsageFault(f"{path} is not a file that holds a model")
-        return path.open("rb")
-    except FileNotFoundError:
-        raise UsageFault(f"{path}: no such file") from None
-    except OSError as error:
-        raise EnvironmentFault(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _parse(path: Path, data: mmap.mmap) -> GgufHeader:
@@ -291,11 +275,6 @@ def _version(cursor: _Cursor) -> int:
 
 def _what_it_is(start: bytes) -> str:
     """Says what a file is whose first bytes are not a GGUF's."""
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml", b"<!--")):
-        return "this is an HTML page, not a model: the download failed; check the link"
-    if text.startswith(b"version https://git-lfs"):
-        return "this is a Git LFS pointer, not the model itself: run git lfs pull"
     if start.startswith((b"lmgg", b"fmgg", b"tjgg", b"algg")):
         return "this is a model in the GGML format that came before GGUF: convert it to GGUF"
     if MAGIC.startswith(start):

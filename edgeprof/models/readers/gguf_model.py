@@ -16,7 +16,7 @@ from msgspec import Struct
 from edgeprof.errors import FileFault
 from edgeprof.models.quantisation import Role, StorageType
 from edgeprof.models.readers.gguf import STORAGE_TYPES, GgufHeader, GgufTensor, Value, read_header
-from edgeprof.models.readers.grouping import TensorGroups, main_storage
+from edgeprof.models.readers.grouping import TensorGroups, main_storage, missing_layers
 from edgeprof.models.spec import Attention, AttentionKind, ExpertUse, ModelSpec, WeightGroup
 
 MAX_LAYERS = 4096
@@ -95,7 +95,7 @@ def describe_gguf(path: Path) -> ModelSpec:
         keys.fail("it holds no tensors, so no model")
     layers = keys.count("block_count", MAX_LAYERS)
     hidden = keys.count("embedding_length", MAX_WIDTH)
-    warnings = list(_missing(headers))
+    warnings = [*_missing(headers), *missing_layers(path, _parts_by_layer(tensors), layers)]
     attention = _Attention(keys, tensors, layers, hidden)
     groups = _groups(keys, tensors, layers)
     named = keys.value("general.file_type", None)
@@ -276,6 +276,8 @@ class _Attention:
             rotated = self._keys.count("rope.dimension_count", MAX_WIDTH)
             kv_heads, key_dim, value_dim = 1, latent + rotated, latent
         else:
+            if heads % kv_heads:
+                self._keys.fail(f"{heads} heads are no multiple of {kv_heads} KV heads")
             derived = max(self._hidden // heads, 1)
             ending = "" if window is None else "_swa"
             key_dim, value_dim = (

@@ -1,6 +1,8 @@
 """Gathers the tensors of a file into weight groups: like ones are counted, none is lost."""
 
 from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from edgeprof.models.quantisation import Role, StorageType
 from edgeprof.models.spec import ExpertUse, WeightGroup
@@ -57,6 +59,16 @@ class TensorGroups:
                 else group.stored_bytes * self._counts[key],
             )
             for key, group in self._groups.items()
+        )
+
+
+def missing_layers(path: Path, found: Collection[int], layers: int) -> Iterator[str]:
+    """A warning where layers have no tensor, as when one part of a model was fetched alone."""
+    missing = sum(layer not in found for layer in range(layers))
+    if missing:
+        yield (
+            f"{path}: {missing} of {layers} layers have no weights here: part of the model is "
+            "missing, and its bytes are NOT counted"
         )
 
 

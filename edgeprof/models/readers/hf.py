@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from edgeprof.errors import FileFault
 from edgeprof.models.quantisation import FormatTable, Role, StorageType
-from edgeprof.models.readers.grouping import TensorGroups
+from edgeprof.models.readers.grouping import TensorGroups, missing_layers
 from edgeprof.models.readers.hf_config import TextConfig, read_text_config
 from edgeprof.models.readers.hf_storage import Stored, read_storage
 from edgeprof.models.readers.json_file import read_json_object
@@ -186,6 +186,10 @@ def _from_config(name: str, text: TextConfig, stored: Stored | None, files: _Fil
 
 def _from_tensors(name: str, text: TextConfig, stored: Stored | None, files: _Files) -> ModelSpec:
     tied, warnings = files.tie(text.shape.tied_embeddings)
+    folder = files.headers[0].path.parent
+    found = {layer for name in files.names if (layer := _layer_of(name)) is not None}
+    if found:  # else they are numbered in a way that is not known here
+        warnings = (*warnings, *missing_layers(folder, found, text.shape.layers))
     bits = stored.bits if stored else None
     modules = _modules(tensor for header in files.headers for tensor in header.tensors)
     groups = TensorGroups()
@@ -203,8 +207,8 @@ def _from_tensors(name: str, text: TextConfig, stored: Stored | None, files: _Fi
         hidden=text.shape.hidden,
         vocab=text.shape.vocab,
         context_tokens=text.shape.context_tokens,
-        source=f"headers of {len(files.headers)} safetensors files of "
-        f"{files.headers[0].path.parent}, {len(files.names)} tensors",
+        source=f"headers of {len(files.headers)} safetensors files of {folder}, "
+        f"{len(files.names)} tensors",
     )
     counted = (w for w in text.warnings if "NOT counted" not in w)  # the tensors have them
     return _finished(spec, replace(text, warnings=tuple(counted)), (*files.warnings, *warnings))

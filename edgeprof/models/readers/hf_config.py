@@ -228,7 +228,7 @@ class _Reader:
 
     def _checked(self, name: str, value: Any, least: int, limit: int) -> int:
         if type(value) is not int or not least <= value <= limit:
-            self._fail(f"{name} is {str(value)[:60]}, not a whole number from {least} to {limit}")
+            self._fail(f"{name} is {repr(value)[:60]}, not a whole number from {least} to {limit}")
         return value
 
     def _flag(self, name: str) -> bool | None:

@@ -11,12 +11,15 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from edgeprof.errors import FileFault
-from edgeprof.models.quantisation import Format, StorageType
+from edgeprof.models.quantisation import Format, Raised, Role, StorageType
 
 _DTYPES = {
     "float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16",
     "float8_e4m3fn": "fp8",
 }  # fmt: skip
+_LAYER_MATRICES: list[Role] = [
+    "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"
+]  # fmt: skip
 _SIZES = {"f32": 4, "f16": 2, "bf16": 2, "fp8": 1}
 
 
@@ -184,6 +187,7 @@ class _Quantised:
             embedding=self._plain,
             experts="mxfp4",
             vectors=self._plain,
+            raised=[Raised(roles=_LAYER_MATRICES, layers="dense", storage="mxfp4")],
             source=str(self._path),
         )
         return Stored(name="mxfp4", form=form, types=self._types, bits=4)

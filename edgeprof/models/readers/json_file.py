@@ -1,14 +1,32 @@
-"""Reads a JSON object from a file of bounded size; what is wrong is named with line and column."""
+"""Reads JSON from a file of bounded size: any object, or one of a kind that is known beforehand."""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
 
+_Kind = TypeVar("_Kind")
+
+
+def read_json_as(path: Path, kind: type[_Kind], *, what: str, most_bytes: int) -> _Kind:
+    """The file's content, checked against ``kind``; FileFault, which calls it ``what``, for all
+    that keeps it from being one."""
+    try:
+        if path.stat().st_size > most_bytes:
+            raise FileFault(f"{path}: larger than {most_bytes >> 20} MiB, which no {what} is")
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileFault(f"{path}: not a {what}: {error}") from error
+
 
 def read_json_object(path: Path, most_bytes: int) -> dict[str, Any]:
-    """The object in the file. A byte-order mark, as Windows editors write it, is accepted."""
+    """The object in the file; what is wrong with it is named with line and column. A byte-order
+    mark, as Windows editors write it, is accepted."""
     try:
         if not path.is_file():  # opening a pipe would wait for its writer
             raise UsageFault(f"{path}: no such file")

@@ -5,13 +5,14 @@ The weights are skipped, in the file as well as in external data. Field numbers:
 
 import math
 import mmap
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+from edgeprof.errors import FileFault
+from edgeprof.models.readers.model_file import mapped_model
 from edgeprof.models.readers.protobuf import Message, Span
 
 MAX_DEPTH = 8  # of graphs inside nodes
@@ -74,19 +75,8 @@ class OnnxGraph(Struct, frozen=True, kw_only=True):
 
 def read_onnx_graph(path: Path) -> OnnxGraph:
     """The graph of the file; FileFault for what is no ONNX model."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageFault(f"{path} is not a file that holds a model")
-        if status.st_size == 0:
-            raise FileFault(f"{path}: the file is empty")
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            _check_start(path, data[:512])
-            return _Reader(path, data).read()
-    except FileNotFoundError:
-        raise UsageFault(f"{path}: no such file") from None
-    except OSError as error:
-        raise EnvironmentFault(f"{path} cannot be read: {error.strerror}") from error
+    with mapped_model(path) as data:
+        return _Reader(path, data).read()
 
 
 def require_external_data(graph: OnnxGraph) -> None:
@@ -95,18 +85,6 @@ def require_external_data(graph: OnnxGraph) -> None:
         raise FileFault(
             f"{graph.path}: its weights lie in other files that are not whole: "
             f"{'; '.join(graph.problems)}: copy them beside it"
-        )
-
-
-def _check_start(path: Path, start: bytes) -> None:
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
-        raise FileFault(
-            f"{path}: this is an HTML page, not a model: the download failed; check the link"
-        )
-    if text.startswith(b"version https://git-lfs"):
-        raise FileFault(
-            f"{path}: this is a Git LFS pointer, not the model itself: run git lfs pull"
         )
 
 
@@ -184,7 +162,7 @@ class _Reader:
                 if constant is not None:
                     constants.append(constant)
         if kind == "Constant" and outputs and constants:
-            self._add(_renamed(constants[0], outputs[0]))
+            self._add(replace(constants[0], name=outputs[0]))
             return
         self._nodes.append(
             OnnxNode(
@@ -319,14 +297,3 @@ class _Reader:
             if field.number == 1:
                 return self._message.number(field.value)
         return None
-
-
-def _renamed(tensor: OnnxTensor, name: str) -> OnnxTensor:
-    return OnnxTensor(
-        name=name,
-        dims=tensor.dims,
-        storage=tensor.storage,
-        bits=tensor.bits,
-        byte_length=tensor.byte_length,
-        file=tensor.file,
-    )

@@ -4,14 +4,15 @@ Layout: eight bytes of length, a JSON object of that length, the data.
 """
 
 import math
-import stat
+import os
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from msgspec import Struct
 
-from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+from edgeprof.errors import FileFault
 from edgeprof.models.readers.json_file import parse_json_object
+from edgeprof.models.readers.model_file import opened_model
 
 MAX_HEADER_BYTES = 32 << 20  # the largest models have some 10 MB
 MAX_TENSORS = 1 << 20
@@ -48,22 +49,17 @@ class SafetensorsHeader(Struct, frozen=True, kw_only=True):
 
 def read_safetensors_header(path: Path) -> SafetensorsHeader:
     """The header, every size in it checked against the others and the file."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageFault(f"{path} is not a file that holds a model")
-        with path.open("rb") as file:
-            length = int.from_bytes(_first(file.read(8), path), "little")
-            if length > min(MAX_HEADER_BYTES, status.st_size - 8):
-                raise FileFault(
-                    f"{path}: not a safetensors file, or truncated: its header claims {length} "
-                    f"bytes, the file has {status.st_size}"
-                )
-            raw = file.read(length)
-    except FileNotFoundError:
-        raise UsageFault(f"{path}: no such file") from None
-    except OSError as error:
-        raise EnvironmentFault(f"{path} cannot be read: {error.strerror}") from error
+    with opened_model(path) as file:
+        byte_length = os.fstat(file.fileno()).st_size
+        if byte_length < 8:
+            raise FileFault(f"{path}: truncated: the file has only {byte_length} bytes")
+        length = int.from_bytes(file.read(8), "little")
+        if length > min(MAX_HEADER_BYTES, byte_length - 8):
+            raise FileFault(
+                f"{path}: not a safetensors file, or truncated: its header claims {length} "
+                f"bytes, the file has {byte_length}"
+            )
+        raw = file.read(length)
     entries = parse_json_object(raw, path)
     entries.pop("__metadata__", None)
     if len(entries) > MAX_TENSORS:
@@ -74,23 +70,9 @@ def read_safetensors_header(path: Path) -> SafetensorsHeader:
     return SafetensorsHeader(
         path=path,
         tensors=tuple(tensor for _, _, tensor in spans),
-        byte_length=status.st_size,
-        missing_bytes=max(0, end - status.st_size),
+        byte_length=byte_length,
+        missing_bytes=max(0, end - byte_length),
     )
-
-
-def _first(raw: bytes, path: Path) -> bytes:
-    if len(raw) < 8:
-        raise FileFault(f"{path}: truncated: the file has only {len(raw)} bytes")
-    if raw.lstrip().lower().startswith((b"<!doc", b"<html")):
-        raise FileFault(
-            f"{path}: this is an HTML page, not a model: the download failed; check the link"
-        )
-    if raw == b"version ":
-        raise FileFault(
-            f"{path}: this is a Git LFS pointer, not the model itself: run git lfs pull"
-        )
-    return raw
 
 
 def _span(path: Path, name: str, entry: Any) -> tuple[int, int, SafeTensor]:

@@ -230,6 +230,7 @@ def test_parts_of_two_models_are_told(
         ("llama.embedding_length", "wide", r"llama\.embedding_length is 'wide'"),
         ("llama.attention.head_count", 0, r"llama\.attention\.head_count is 0"),
         ("llama.attention.head_count_kv", [2], r"head_count_kv has 1 values for 2 layers"),
+        ("llama.attention.head_count_kv", 3, "4 heads are no multiple of 3 KV heads"),
         ("general.architecture", "clip", "the vision part of a model"),
     ],
 )
@@ -245,6 +246,14 @@ def test_a_missing_key_is_named(write_gguf: Make, tiny_metadata: Make, tiny_tens
     del metadata["llama.block_count"]
     with pytest.raises(FileFault, match=r"key llama\.block_count is missing"):
         describe_gguf(write_gguf(metadata, tiny_tensors()))
+
+
+def test_layers_without_tensors_are_told(
+    write_gguf: Make, tiny_metadata: Make, tiny_tensors: Make
+) -> None:
+    told = "; ".join(describe_gguf(write_gguf(tiny_metadata(), tiny_tensors(layers=1))).warnings)
+    assert "1 of 2 layers have no weights here: part of the model is missing" in told
+    assert describe_gguf(write_gguf(tiny_metadata(), tiny_tensors(layers=2))).warnings == ()
 
 
 def test_m18_a_web_page_is_called_one(tmp_path: Path) -> None:

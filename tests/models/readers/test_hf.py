@@ -94,7 +94,8 @@ def test_m03_keys_that_are_there_are_listed(write_config: Make) -> None:
         ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
         ({"hidden_size": 64.0}, r"hidden_size is 64\.0"),
         ({"hidden_size": True}, "hidden_size is True"),
-        ({"vocab_size": "many"}, "vocab_size is many"),
+        ({"vocab_size": "many"}, "vocab_size is 'many'"),
+        ({"num_attention_heads": "4"}, "num_attention_heads is '4', not a whole number"),
         ({"num_key_value_heads": 3}, "heads 4 is no multiple of kv_heads 3"),
         ({"head_dim": None, "hidden_size": 66}, "66 is no multiple of 4 heads"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is no"),
@@ -253,6 +254,13 @@ def test_experts_alone_are_mxfp4(write_config: Make) -> None:
     assert {g.storage_name for g in spec.groups if g.role.startswith("attn")} == {"f16"}
 
 
+def test_a_dense_model_in_mxfp4_has_it_in_all_matrices_of_its_layers(write_config: Make) -> None:
+    spec = describe_hf(write_config(TINY | {"quantization_config": {"quant_method": "mxfp4"}}))
+    for group in spec.groups:
+        matrix = group.role.startswith(("attn", "ffn"))
+        assert group.storage_name == ("mxfp4" if matrix else "f16"), group.role
+
+
 def test_gpt_oss_by_its_configuration(write_config: Make) -> None:
     types = ["sliding_attention", "full_attention"] * 12
     spec = describe_hf(write_config({
@@ -357,6 +365,20 @@ def test_truncated_safetensors_are_described_with_a_warning(
     spec = describe_hf(path.parent)
     assert spec.resident_weight_bytes == 2 * MATRICES + REST
     assert any("truncated: 1000 bytes are missing" in warning for warning in spec.warnings)
+
+
+def test_layers_without_tensors_are_told(write_config: Make, write_safetensors: Make) -> None:
+    """As when the first of several files was fetched alone: its bytes are not the model's."""
+    config = write_config(TINY)
+    norm = ("F16", (64,))
+    tensors = {"model.layers.0.input_layernorm.weight": norm, "model.norm.weight": norm}
+    write_safetensors(config.parent / "model-00001-of-00002.safetensors", tensors)
+    told = "; ".join(describe_hf(config.parent).warnings)
+    assert "1 of 2 layers have no weights here: part of the model is missing" in told
+    tensors["model.layers.1.input_layernorm.weight"] = norm
+    write_safetensors(config.parent / "model-00002-of-00002.safetensors", tensors)
+    (config.parent / "model-00001-of-00002.safetensors").unlink()
+    assert not any("no weights here" in one for one in describe_hf(config.parent).warnings)
 
 
 def test_a_folder_without_configuration(tmp_path: Path) -> None:

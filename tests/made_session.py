@@ -11,6 +11,7 @@ as long in every part. Each answer has 9 tokens: one from the prefill, 8 from de
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,6 +33,7 @@ from edgeprof.session.records import (
     Signal,
     Token,
 )
+from edgeprof.session.store import SessionWriter
 
 MS = 1_000_000
 
@@ -330,7 +332,26 @@ def maker() -> SessionMaker:
 @pytest.fixture(scope="session")
 def made_session() -> Session:
     """The session that the module's docstring describes."""
-    return make_session()
+    return _make_session()
+
+
+@pytest.fixture(scope="session")
+def write_session() -> Callable[..., Path]:
+    """Writes a session to a new file; ``changes`` are made to its info last."""
+
+    def write(path: Path, session: Session, **changes: Any) -> Path:
+        writer = SessionWriter(path, session.info)
+        for records in (
+            session.legs, session.requests, session.rounds, session.passes, session.tokens,
+            session.signals, session.samples, session.events,
+        ):  # fmt: skip
+            for record in records:
+                writer.add(record)
+        writer.update_info(**changes)
+        writer.close()
+        return path
+
+    return write
 
 
 @pytest.fixture
@@ -339,7 +360,7 @@ def shape() -> Callable[..., Shape]:
     return Shape
 
 
-def make_session() -> Session:
+def _make_session() -> Session:
     maker = SessionMaker()
     maker.decode_leg("fp32", warmup=True, slower=100.0)  # would wreck every figure if it counted
     parted = {**ANSWERS, "code": [200, 201, 202, 203, 204, 999, 206, 207, 208]}
