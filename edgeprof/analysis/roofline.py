@@ -189,36 +189,26 @@ def expected_time(cost: PassCost, roof: Roof, engine: EngineClass) -> Band | Non
     if roof.flop_per_s is None and cost.tokens > BATCH_POSITIONS:
         return None
     bound_s = pass_time(cost, roof).time_s
-    return Band(
-        low=max(
-            bound_s,
-            _serial_time(
-                cost,
-                _seconds_per_byte(
-                    roof,
-                    sustained.high * engine.bandwidth_share.high,
-                    engine.unpack_clocks_per_byte.low,
-                ),
-                None if roof.flop_per_s is None else roof.flop_per_s * engine.compute_share.high,
-                engine.extra_position.low,
-            )
-            + _overhead_s(roof, engine.overhead_clocks.low),
-        ),
-        high=max(
-            bound_s,
-            _serial_time(
-                cost,
-                _seconds_per_byte(
-                    roof,
-                    sustained.low * engine.bandwidth_share.low,
-                    engine.unpack_clocks_per_byte.high,
-                ),
-                None if roof.flop_per_s is None else roof.flop_per_s * engine.compute_share.low,
-                engine.extra_position.high,
-            )
-            + _overhead_s(roof, engine.overhead_clocks.high),
-        ),
-    )
+
+    def end(fast: bool) -> float:
+        """High shares go with low costs at the fast end, and the other way at the slow one."""
+
+        def share(band: Band) -> float:
+            return band.high if fast else band.low
+
+        def price(band: Band) -> float:
+            return band.low if fast else band.high
+
+        bytes_per_s = share(sustained) * share(engine.bandwidth_share)
+        serial_s = _serial_time(
+            cost,
+            _seconds_per_byte(roof, bytes_per_s, price(engine.unpack_clocks_per_byte)),
+            None if roof.flop_per_s is None else roof.flop_per_s * share(engine.compute_share),
+            price(engine.extra_position),
+        )
+        return max(bound_s, serial_s + _overhead_s(roof, price(engine.overhead_clocks)))
+
+    return Band(low=end(fast=True), high=end(fast=False))
 
 
 def _seconds_per_byte(roof: Roof, bytes_per_s: float, unpack_clocks_per_byte: float) -> float:

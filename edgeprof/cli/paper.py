@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -16,9 +16,32 @@ from edgeprof.report.table import terminal_width
 
 Form = Literal["text", "json", "md", "csv"]
 FORMS: tuple[Form, ...] = ("text", "json", "md", "csv")
+Command = TypeVar("Command", bound=Callable[..., Any])
 MOST_TOKENS = 10_000_000
 _COUNT = re.compile("[0-9]{1,8}")  # no more digits than MOST_TOKENS has
 _LONGEST_NUMBER = 32
+
+
+def output_options(plot_kinds: Sequence[str], *, default: str) -> Callable[[Command], Command]:
+    """The options of a paper command that say what comes out, in which form, and where."""
+    options = (
+        click.option("--plot", type=click.Path(path_type=Path), metavar="FILE",
+                     help="Draw a figure too: .svg, .png or .pdf."),
+        click.option("--plot-kind", type=click.Choice(plot_kinds), default=default,
+                     show_default=True, help="What --plot draws and --csv holds."),
+        click.option("--csv", "data", type=click.Path(path_type=Path), metavar="FILE",
+                     help="Write the data of the figure."),
+        click.option("--force", is_flag=True, help="Overwrite an existing plot or CSV."),
+        click.option("--format", "form", type=click.Choice(FORMS), help="Default: text."),
+        click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
+    )  # fmt: skip
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 def chosen_form(form: Form | None, as_json: bool) -> Form:

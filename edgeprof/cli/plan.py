@@ -11,11 +11,11 @@ from edgeprof.analysis.speculation import LONGEST_DRAFT
 from edgeprof.catalog import engines, find_device, find_engine, find_kv_type, find_model
 from edgeprof.cli.output import warn
 from edgeprof.cli.paper import (
-    FORMS,
     MOST_TOKENS,
     Form,
     chosen_form,
     number,
+    output_options,
     put,
     save,
     split,
@@ -52,15 +52,7 @@ _DEAREST_DRAFT = 1000.0
 @click.option("--compute", type=click.Choice(get_args(DataType), case_sensitive=False),
               default="fp16", show_default=True, help="Data type of the arithmetic.")  # fmt: skip
 @click.option("--engine", metavar="NAME", help="Engine that will run it, such as llama.cpp.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE",
-              help="Draw a figure too: .svg, .png or .pdf.")  # fmt: skip
-@click.option("--plot-kind", type=click.Choice(get_args(PlanKind)), default="speedup",
-              show_default=True, help="What --plot draws and --csv holds.")  # fmt: skip
-@click.option("--csv", "data", type=click.Path(path_type=Path), metavar="FILE",
-              help="Write the data of the figure.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Overwrite an existing plot or CSV.")
-@click.option("--format", "form", type=click.Choice(FORMS), help="Default: text.")
-@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@output_options(get_args(PlanKind), default="speedup")
 def command(
     device: str,
     mode: str | None,

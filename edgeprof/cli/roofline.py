@@ -11,12 +11,12 @@ from edgeprof.analysis.outlook import Outline, Outlook, outline, outlook
 from edgeprof.catalog import find_board, find_device, find_engine, find_kv_type, find_model
 from edgeprof.cli.output import talk, warn
 from edgeprof.cli.paper import (
-    FORMS,
     MOST_TOKENS,
     Form,
     chosen_form,
     counts,
     number,
+    output_options,
     put,
     save,
     split,
@@ -59,15 +59,7 @@ _ALL = "all"
 @click.option("--measured", multiple=True, metavar="[NAME=]RATE",
               help="Tokens/s measured decoding at the first depth, to hold beside.")  # fmt: skip
 @click.option("--explain", "with_sums", is_flag=True, help="Print the sum behind each figure.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE",
-              help="Draw a figure too: .svg, .png or .pdf.")  # fmt: skip
-@click.option("--plot-kind", type=click.Choice(get_args(OutlookKind)), default="roofline",
-              show_default=True, help="What --plot draws and --csv holds.")  # fmt: skip
-@click.option("--csv", "data", type=click.Path(path_type=Path), metavar="FILE",
-              help="Write the data of the figure.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Overwrite an existing plot or CSV.")
-@click.option("--format", "form", type=click.Choice(FORMS), help="Default: text.")
-@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@output_options(get_args(OutlookKind), default="roofline")
 def command(
     devices: tuple[str, ...],
     modes: tuple[str, ...],
