@@ -128,7 +128,9 @@ def fit_one_band(rows: Sequence[Placed]) -> Band:
     """For comparison: the one band of the share of peak bandwidth that serves all engines best."""
     shares = sorted(_rate(row) / _peak_rate(row) for row in rows)
     candidates = [Band(low=low, high=high) for low in shares for high in shares if low < high]
-    return min(candidates, key=lambda band: sum(interval_score(band, share) for share in shares))
+    return min(
+        candidates, key=lambda band: math.fsum(interval_score(band, share) for share in shares)
+    )
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -168,7 +170,7 @@ def leave_one_board_out(rows: Sequence[Placed]) -> tuple[Verdict, Verdict]:
 
 
 def _total_score(rows: Sequence[Placed], fitted: Parameters) -> float:
-    return sum(interval_score(predicted(row, fitted), _rate(row)) for row in rows)
+    return math.fsum(interval_score(predicted(row, fitted), _rate(row)) for row in rows)
 
 
 def _rate(row: Placed) -> float:
