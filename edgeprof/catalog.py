@@ -8,12 +8,12 @@ import os
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.hardware.engines import EngineClass, EngineFile, EngineTable, FitFile, engine_table
-from edgeprof.hardware.identify import Identity, identify, present_mode
 from edgeprof.hardware.profile import (
     AnnouncedBoard,
     DeviceProfile,
@@ -27,6 +27,9 @@ from edgeprof.models.shape import build_spec
 from edgeprof.models.spec import ModelSpec
 from edgeprof.naming import find_name, unknown_name
 from edgeprof.tomlfile import convert, load_toml, read_toml
+
+if TYPE_CHECKING:
+    from edgeprof.hardware.identify import Identity
 
 
 def _folder(package: str) -> Path:
@@ -78,8 +81,10 @@ def find_board(text: str) -> DeviceProfile | AnnouncedBoard:
     return load_board(DEVICES_FOLDER / f"{_device_name(board)}.toml")
 
 
-def identify_board(root: Path = Path("/")) -> Identity:
+def identify_board(root: Path = Path("/")) -> "Identity":
     """Which of the known boards the files below ``root`` are of."""
+    from edgeprof.hardware.identify import identify  # most commands name their board
+
     boards = [load_board(DEVICES_FOLDER / f"{name}.toml") for name in device_names()]
     return identify(root, [board for board in boards if isinstance(board, DeviceProfile)])
 
@@ -107,6 +112,8 @@ def find_device(text: str, mode: str | None = None) -> Device:
 def this_device(mode: str | None = None, root: Path = Path("/")) -> Device:
     """The board that this runs on: in the mode and under the caps that it has now, or in a mode
     asked for, without them."""
+    from edgeprof.hardware.identify import present_mode
+
     found = identify_board(root)
     profile = _sure_profile(found)
     if mode is not None:
@@ -215,7 +222,7 @@ def format_table() -> FormatTable:
     return load_toml(MODELS_FOLDER / "formats.toml", FormatTable)
 
 
-def _sure_profile(found: Identity) -> DeviceProfile:
+def _sure_profile(found: "Identity") -> DeviceProfile:
     if found.profile is None or found.confidence == "low":
         raise EnvironmentFault(f"{found.doubt}; name the board with --device")
     return found.profile

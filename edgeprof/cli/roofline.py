@@ -25,7 +25,6 @@ from edgeprof.errors import EdgeprofError
 from edgeprof.hardware.profile import AnnouncedBoard, DataType
 from edgeprof.models.names import ModelName
 from edgeprof.report.announced import no_roofline
-from edgeprof.report.explain import explain, explain_sections
 from edgeprof.report.paper import OutlookKind, outlook_figure
 from edgeprof.report.roofline import document, roofline_rows, roofline_sections, set_document
 from edgeprof.report.sections import Section
@@ -161,8 +160,11 @@ def _observations(texts: Sequence[str]) -> list[Observation]:
 def _document(
     result: Outlook | Outline, observations: Sequence[Observation], with_sums: bool
 ) -> dict[str, Any]:
-    terms = explain(result) if with_sums and isinstance(result, Outlook) else ()
-    return document(result, observations, terms)
+    if not with_sums or not isinstance(result, Outlook):
+        return document(result, observations, ())
+    from edgeprof.report.explain import explain
+
+    return document(result, observations, explain(result))
 
 
 def _sections(
@@ -173,6 +175,8 @@ def _sections(
 ) -> Iterator[Section]:
     yield from roofline_sections(results, names, observations)
     if with_sums:
+        from edgeprof.report.explain import explain, explain_sections
+
         for result in results:
             if isinstance(result, Outlook):
                 yield from explain_sections(explain(result))

@@ -1,18 +1,19 @@
 """The paper figures by kind: the rows behind one at once, the drawing when it is wanted.
 
-Drawing loads matplotlib, the rows do not.
+Drawing loads matplotlib, the rows do not; and neither loads before a figure is asked for.
 """
 
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from edgeprof.analysis.observation import Observation
-from edgeprof.analysis.outlook import Outlook
-from edgeprof.analysis.plan import Plan
 from edgeprof.errors import EdgeprofError
-from edgeprof.report import paper_series
 from edgeprof.report.sections import Row
+
+if TYPE_CHECKING:
+    from edgeprof.analysis.observation import Observation
+    from edgeprof.analysis.outlook import Outlook
+    from edgeprof.analysis.plan import Plan
 
 OutlookKind = Literal["roofline", "context", "fit"]
 PlanKind = Literal["speedup", "map", "fit"]
@@ -26,9 +27,13 @@ class PaperFigure(NamedTuple):
 
 
 def outlook_figure(
-    kind: OutlookKind, results: Sequence[Outlook], observations: Sequence[Observation] = ()
+    kind: OutlookKind,
+    results: "Sequence[Outlook]",
+    observations: "Sequence[Observation]" = (),
 ) -> PaperFigure:
     """The roofs and passes, decoding over depth, or what lies in memory."""
+    from edgeprof.report import paper_series
+
     if kind == "context":
         rates = paper_series.rates_by_context(results)
         return PaperFigure(paper_series.rate_rows(rates), lambda: _figures().rates_figure(rates))
@@ -40,8 +45,10 @@ def outlook_figure(
     )
 
 
-def plan_figure(kind: PlanKind, result: Plan) -> PaperFigure:
+def plan_figure(kind: PlanKind, result: "Plan") -> PaperFigure:
     """Speed-up over draft length, over acceptance and draft cost, or what lies in memory."""
+    from edgeprof.report import paper_series
+
     if kind == "fit":
         return _memory([result])
     if result.middle is None:
@@ -56,7 +63,9 @@ def plan_figure(kind: PlanKind, result: Plan) -> PaperFigure:
     return PaperFigure(paper_series.gain_rows(gains), lambda: _figures().gains_figure(gains))
 
 
-def _memory(results: Sequence[Outlook] | Sequence[Plan]) -> PaperFigure:
+def _memory(results: "Sequence[Outlook] | Sequence[Plan]") -> PaperFigure:
+    from edgeprof.report import paper_series
+
     bars = paper_series.memory_bars(results)
     return PaperFigure(paper_series.memory_rows(bars), lambda: _figures().memory_figure(bars))
 
