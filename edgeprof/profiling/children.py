@@ -10,21 +10,13 @@ from pathlib import Path
 from types import TracebackType
 
 import edgeprof
+from edgeprof.process_end import describe_end
 from edgeprof.profiling.channel import Frames, read_messages, send_order, widen_pipe
 from edgeprof.profiling.messages import Message, Order, Stop
 
 _READ_BYTES = 1 << 20
 _TAIL_BYTES = 4000
 _WAIT_S = 5.0
-# What drivers and runtimes say when memory runs out.
-_OUT_OF_MEMORY = (
-    "NvMapMem",
-    "bad_alloc",
-    "out of memory",
-    "ALLOC_FAILED",
-    "MemoryError",
-    "Failed to allocate memory",
-)
 
 
 class Child:
@@ -91,26 +83,6 @@ class Child:
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(size - _TAIL_BYTES, 0))
         return self._errors.read().decode(errors="replace").strip()
-
-
-def describe_end(code: int, last_words: str) -> str:
-    """A process's return code and last words as a cause: ``was killed by SIGKILL: ...``."""
-    last_line = last_words.splitlines()[-1] if last_words else ""
-    if code == -signal.SIGKILL:
-        return "was killed by SIGKILL: usually the out-of-memory killer, `dmesg` tells"
-    if any(word in last_words for word in _OUT_OF_MEMORY):
-        return f"ran out of memory: {last_line}"
-    said = f": {last_line}" if last_line else ""
-    if code < 0:
-        return f"was killed by {_signal_name(-code)}{said}"
-    return f"ended with exit code {code}{said}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _start(module: str, orders: int, messages: int, errors: int) -> "subprocess.Popen[bytes]":

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from edgeprof.recipe import Recipe
 from edgeprof.session.records import (
@@ -16,6 +16,7 @@ from edgeprof.session.records import (
     Signal,
     Token,
 )
+from edgeprof.telemetry.source import BoardFigures
 
 
 class PreparedModel(Struct, frozen=True, kw_only=True):
@@ -38,9 +39,11 @@ class DecodeJob(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class SampleJob(Struct, frozen=True, kw_only=True, tag=True):
-    """The sources that the sampler is to read."""
+    """The board to read, and the sources that are to give all they can; None takes per signal the
+    first source that works."""
 
-    sources: list[str] = field(default_factory=lambda: ["host"])
+    board: BoardFigures = BoardFigures()
+    sources: list[str] | None = None
 
 
 class Stop(Struct, frozen=True, kw_only=True, tag=True):

@@ -13,10 +13,11 @@ SCHEMA_VERSION = 1
 
 Phase = Literal["prefill", "decode", "draft", "verify", "ceiling"]
 Origin = Literal["plain", "accepted", "corrected", "bonus"]
-LegKind = Literal["decode", "held", "ceiling", "check"]
+LegKind = Literal["decode", "held", "ceiling", "check", "mark"]
 LegStatus = Literal["running", "complete", "interrupted", "died", "failed"]
 Quality = Literal["ok", "suspect", "simulated", "replayed"]
 WindowKind = Literal["boxcar", "exponential", "instantaneous", "unknown"]
+WindowBasis = Literal["documented", "assumed", "measured"]
 Severity = Literal["info", "warning", "error"]
 
 
@@ -25,7 +26,8 @@ class Leg(Struct, frozen=True, kw_only=True, tag=True):
 
     ``kind`` is ``decode`` (requests answered by one variant), ``held`` (one kind of pass repeated
     at a fixed depth, for the cost of an n-token pass), ``ceiling`` (a large product that measures
-    bandwidth or arithmetic through the same runtime) or ``check`` (do passes agree bit for bit).
+    bandwidth or arithmetic through the same runtime), ``check`` (do passes agree bit for bit) or
+    ``mark`` (a phase that the profiled program announced by itself).
     """
 
     id: int
@@ -119,7 +121,12 @@ class Token(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Signal(Struct, frozen=True, kw_only=True, tag=True):
-    """A channel of the sampler; ``window_s`` is the averaging window that its source declares."""
+    """A channel of the sampler: written when it is announced and again with how it was delivered.
+
+    ``window_s`` is the averaging window that its source declares, ``window_basis`` on what ground;
+    ``node`` is what was read. ``delivered_hz`` and ``jitter_s``, the standard deviation of the time
+    between readings, are what came; ``asked_hz`` is only what was wished for.
+    """
 
     id: int
     name: str
@@ -127,6 +134,13 @@ class Signal(Struct, frozen=True, kw_only=True, tag=True):
     source: str
     window_s: float | None = None
     window_kind: WindowKind = "unknown"
+    window_basis: WindowBasis | None = None
+    node: str | None = None
+    note: str | None = None
+    asked_hz: float | None = None
+    delivered_hz: float | None = None
+    jitter_s: float | None = None
+    read_latency_s: float | None = None
 
 
 class Sample(Struct, frozen=True, kw_only=True, tag=True):

@@ -3,35 +3,15 @@
 Knows nothing of processes, files or boards: clock, pause and where records go are arguments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
-from msgspec import Struct
-
-from edgeprof.session.records import Sample, Signal, WindowKind
+from edgeprof.session.records import Sample, Signal
 from edgeprof.telemetry.signals import unit_of
+from edgeprof.telemetry.source import Reader, Reading
 
+_UNKNOWN = Reading(None)
 _LARGEST_SHARE = 0.2  # of the time, spent in one reader; slower ones are read less often
-
-
-class Channel(Struct, frozen=True, kw_only=True):
-    """One signal of a reader, and the averaging window that its source declares."""
-
-    name: str
-    window_s: float | None = None
-    window_kind: WindowKind = "unknown"
-
-
-class Reader(Struct, frozen=True, kw_only=True):
-    """Signals that come from one read, ``rate_hz`` times a second.
-
-    ``read`` gives values by signal name; None, or no entry, is unknown.
-    """
-
-    source: str
-    channels: Sequence[Channel]
-    rate_hz: float
-    read: Callable[[], Mapping[str, float | None]]
 
 
 class _Track:
@@ -94,6 +74,10 @@ def _announce(
                     if channel.window_kind == "boxcar" and channel.window_s is None
                     else channel.window_s,
                     window_kind=channel.window_kind,
+                    window_basis=channel.window_basis,
+                    node=channel.node,
+                    note=channel.note,
+                    asked_hz=reader.rate_hz,
                 )
             )
         tracks.append(track)
@@ -105,4 +89,14 @@ def _take(track: _Track, emit: Callable[[Signal | Sample], None], clock: Callabl
     values = track.reader.read()
     t1_ns = clock()
     for name, signal_id in track.signal_ids.items():
-        emit(Sample(signal_id=signal_id, t0_ns=t0_ns, t1_ns=t1_ns, value=values.get(name)))
+        value, raw, quality = values.get(name, _UNKNOWN)
+        emit(
+            Sample(
+                signal_id=signal_id,
+                t0_ns=t0_ns,
+                t1_ns=t1_ns,
+                value=value,
+                raw=raw,
+                quality=quality,
+            )
+        )

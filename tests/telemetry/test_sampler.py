@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from edgeprof.session.records import Sample, Signal
-from edgeprof.telemetry.sampler import Channel, Reader, sample
+from edgeprof.telemetry.sampler import sample
+from edgeprof.telemetry.source import Channel, Reader, Reading
 
 MS = 1_000_000
 
@@ -24,13 +25,15 @@ class Board:
         self.now_ns += round(seconds * 1e9)
         return self.now_ns >= self.until_ns
 
-    def read(self) -> Mapping[str, float | None]:
+    def read(self) -> Mapping[str, Reading]:
         self.now_ns += self.reads_ms.pop(0) * MS if self.reads_ms else 0
-        return {"cpu_busy_frac": 0.5, "cpu_online": None}
+        return {"cpu_busy_frac": Reading(0.5), "cpu_online": Reading(None)}
 
     def run(self, rate_hz: float, names: tuple[str, ...] = ("cpu_busy_frac",)) -> list[Sample]:
         channels = [Channel(name=name, window_kind="boxcar") for name in names]
-        reader = Reader(source="test", channels=channels, rate_hz=rate_hz, read=self.read)
+        reader = Reader(
+            source="host", name="board", channels=channels, rate_hz=rate_hz, read=self.read
+        )
         sample([reader], self.emitted.append, clock=self.clock, pause=self.pause)
         return [record for record in self.emitted if isinstance(record, Sample)]
 
@@ -68,8 +71,20 @@ def test_unknown_stays_unknown_and_both_signals_share_the_stamps() -> None:
 def test_readers_keep_their_own_rates() -> None:
     board = Board(until_ms=1001, reads_ms=[])
     readers = [
-        Reader(source="a", channels=[Channel(name="cpu_busy_frac")], rate_hz=10, read=board.read),
-        Reader(source="b", channels=[Channel(name="cpu_online")], rate_hz=2, read=board.read),
+        Reader(
+            source="host",
+            name="a",
+            channels=[Channel(name="cpu_busy_frac")],
+            rate_hz=10,
+            read=board.read,
+        ),
+        Reader(
+            source="host",
+            name="b",
+            channels=[Channel(name="cpu_online")],
+            rate_hz=2,
+            read=board.read,
+        ),
     ]
     sample(readers, board.emitted.append, clock=board.clock, pause=board.pause)
     ids = [record.signal_id for record in board.emitted if isinstance(record, Sample)]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from edgeprof.session.records import WindowKind
-from edgeprof.telemetry.sampler import Channel, Reader
+from edgeprof.telemetry.source import Channel, Reader, Reading
 
 _PLAUSIBLE_DEG_C = (-40.0, 150.0)
 
@@ -13,28 +13,29 @@ def host_readers() -> list[Reader]:
     """Processor load ten times a second, memory five times, temperatures once."""
     import psutil
 
-    def processor() -> Mapping[str, float | None]:
+    def processor() -> Mapping[str, Reading]:
         return {
-            "cpu_busy_frac": psutil.cpu_percent() / 100,
-            "cpu_online": psutil.cpu_count(),
+            "cpu_busy_frac": Reading(psutil.cpu_percent() / 100),
+            "cpu_online": Reading(psutil.cpu_count()),
         }
 
-    def memory() -> Mapping[str, float | None]:
+    def memory() -> Mapping[str, Reading]:
         ram = psutil.virtual_memory()
         return {
             # What programs cannot have; the page cache, which they can, is not counted.
-            "ram_used_bytes": ram.total - ram.available,
-            "ram_total_bytes": ram.total,
-            "swap_used_bytes": psutil.swap_memory().used,
+            "ram_used_bytes": Reading(ram.total - ram.available),
+            "ram_total_bytes": Reading(ram.total),
+            "swap_used_bytes": Reading(psutil.swap_memory().used),
         }
 
-    def temperatures() -> Mapping[str, float | None]:
+    def temperatures() -> Mapping[str, Reading]:
         return dict(_zones(psutil.sensors_temperatures()))
 
     now: WindowKind = "instantaneous"
     readers = [
         Reader(
             source="host",
+            name="processor load",
             # The load since the read before: the window is the time between two reads.
             channels=[
                 Channel(name="cpu_busy_frac", window_kind="boxcar"),
@@ -45,6 +46,7 @@ def host_readers() -> list[Reader]:
         ),
         Reader(
             source="host",
+            name="memory",
             channels=[
                 Channel(name=name, window_kind=now)
                 for name in ("ram_used_bytes", "ram_total_bytes", "swap_used_bytes")
@@ -55,11 +57,19 @@ def host_readers() -> list[Reader]:
     ]
     if zones := list(temperatures()):
         channels = [Channel(name=name) for name in zones]
-        readers.append(Reader(source="host", channels=channels, rate_hz=1, read=temperatures))
+        readers.append(
+            Reader(
+                source="host",
+                name="temperatures",
+                channels=channels,
+                rate_hz=1,
+                read=temperatures,
+            )
+        )
     return readers
 
 
-def _zones(chips: Mapping[str, list[object]]) -> Iterator[tuple[str, float | None]]:
+def _zones(chips: Mapping[str, list[object]]) -> Iterator[tuple[str, Reading]]:
     """``temp_c.<zone>`` and its reading; a second zone of one name is numbered."""
     seen: dict[str, int] = {}
     for chip, entries in chips.items():
@@ -69,4 +79,4 @@ def _zones(chips: Mapping[str, list[object]]) -> Iterator[tuple[str, float | Non
             name = f"temp_c.{zone}" if seen[zone] == 1 else f"temp_c.{zone}_{seen[zone]}"
             value = getattr(entry, "current", None)
             low, high = _PLAUSIBLE_DEG_C
-            yield name, value if value is not None and low < value < high else None
+            yield name, Reading(value if value is not None and low < value < high else None)

@@ -11,7 +11,7 @@ from edgeprof.telemetry.sources.host import host_readers
 
 def test_the_machine_at_hand_gives_plausible_values() -> None:
     readers = host_readers()
-    values = {name: value for reader in readers for name, value in reader.read().items()}
+    values = {n: reading.value for reader in readers for n, reading in reader.read().items()}
     assert values.keys() == {channel.name for reader in readers for channel in reader.channels}
     for name in values:
         unit_of(name)  # every one is a signal
@@ -34,7 +34,8 @@ def test_zones_are_named_apart_and_nonsense_is_unknown(monkeypatch: pytest.Monke
         "pmic": [zone("", None)],
     }
     monkeypatch.setattr(psutil, "sensors_temperatures", lambda: chips)
-    assert host_readers()[-1].read() == {
+    readings = host_readers()[-1].read()
+    assert {name: reading.value for name, reading in readings.items()} == {
         "temp_c.thermal_fan_est": 41.5,
         "temp_c.core_0": 50.0,
         "temp_c.core_0_2": 51.0,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeprof.profiling.children import describe_end
+from edgeprof.process_end import describe_end
 
 
 @pytest.mark.parametrize(

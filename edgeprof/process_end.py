@@ -1,0 +1,33 @@
+"""How a child process ended, in words."""
+
+import signal
+
+# What drivers and runtimes say when memory runs out.
+_OUT_OF_MEMORY = (
+    "NvMapMem",
+    "bad_alloc",
+    "out of memory",
+    "ALLOC_FAILED",
+    "MemoryError",
+    "Failed to allocate memory",
+)
+
+
+def describe_end(code: int, last_words: str) -> str:
+    """A process's return code and last words as a cause: ``was killed by SIGKILL: ...``."""
+    last_line = last_words.splitlines()[-1] if last_words else ""
+    if code == -signal.SIGKILL:
+        return "was killed by SIGKILL: usually the out-of-memory killer, `dmesg` tells"
+    if any(word in last_words for word in _OUT_OF_MEMORY):
+        return f"ran out of memory: {last_line}"
+    said = f": {last_line}" if last_line else ""
+    if code < 0:
+        return f"was killed by {_signal_name(-code)}{said}"
+    return f"ended with exit code {code}{said}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
