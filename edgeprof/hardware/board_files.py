@@ -4,13 +4,18 @@ Links are followed below the root only, as the board itself would; devices and p
 large files not read to their end. What cannot be read is None, and the reason is kept.
 """
 
+import errno
 import os
+import re
 import stat
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 LARGEST_FILE_BYTES = 256 << 10
 _MOST_LINKS = 40
+_MOST_NAMES = 4096
 _SHOWN_CHARACTERS = 120
+_DIGITS = re.compile(r"(\d+)", re.ASCII)
 
 
 class BoardFiles:
@@ -23,7 +28,7 @@ class BoardFiles:
     def read(self, path: str) -> str | None:
         """The text of a file, or None; why is then in ``unread``, unless it just is not there."""
         try:
-            raw = _read_regular(self._below_root(path))
+            raw = _read_and_close(self.open(path))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -48,6 +53,41 @@ class BoardFiles:
             self.unread[path] = f"not a number: {printable(line)}"
             return None
         return int(line)
+
+    def open(self, path: str) -> int:
+        """A descriptor of a file, for the caller to close.
+
+        Raises OSError where it cannot be opened, ValueError where it is not a regular file.
+        """
+        # A pipe would be waited for without O_NONBLOCK.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self._below_root(path), flags)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            if stat.S_ISDIR(mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            raise ValueError("not a regular file")
+        return descriptor
+
+    def names(self, folder: str) -> list[str]:
+        """What lies in a folder, by the numbers in the names: zone2 before zone10. Empty where the
+        folder cannot be listed."""
+        try:
+            with os.scandir(self._below_root(folder)) as entries:
+                return sorted(
+                    (entry.name for entry in islice(entries, _MOST_NAMES)), key=_by_number
+                )
+        except (OSError, ValueError):
+            return []
+
+    def where(self, path: str) -> str | None:
+        """The path on the board without links: one thing has one. None where links go in circles or
+        cannot be followed."""
+        try:
+            return str("/" / self._below_root(path).relative_to(self.root))
+        except (OSError, ValueError):
+            return None
 
     def link_name(self, path: str) -> str | None:
         """The name of the file that a link leads to."""
@@ -82,10 +122,18 @@ def printable(text: str) -> str:
     return clean if len(clean) <= _SHOWN_CHARACTERS else clean[: _SHOWN_CHARACTERS - 3] + "..."
 
 
-def _read_regular(path: Path) -> bytes:
-    # A pipe would be waited for without O_NONBLOCK.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError("not a regular file")
-        return file.read(LARGEST_FILE_BYTES + 1)
+def _by_number(name: str) -> list[tuple[int, str]]:
+    parts = _DIGITS.split(name)  # text and digits take turns
+    return [(int(part[:20]), part) if i % 2 else (0, part) for i, part in enumerate(parts)]
+
+
+def _read_and_close(descriptor: int) -> bytes:
+    """The content, or a little more of it than a board's file may have."""
+    pieces, left = [], LARGEST_FILE_BYTES + 1
+    try:
+        while left and (piece := os.read(descriptor, left)):
+            pieces.append(piece)
+            left -= len(piece)
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces)
