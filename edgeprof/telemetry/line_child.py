@@ -28,15 +28,19 @@ class LineChild:
         self._pending = bytearray()
         self._overlong = False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,  # closing it tells a child that waits for it to end
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, "LC_ALL": "C", **(environment or {})},
-            cwd="/",
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,  # closing it tells a child that waits for it to end
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env={**os.environ, "LC_ALL": "C", **(environment or {})},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError:
+            self._errors.close()
+            raise
         assert self._process.stdout is not None
         self._descriptor = self._process.stdout.fileno()
         os.set_blocking(self._descriptor, False)

@@ -1,0 +1,201 @@
+"""Why there is no jtop source, in words, and the step that mends it. Knows no readings."""
+
+import grp
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from edgeprof.hardware.board_files import printable
+
+SOCKET = Path("/run/jtop.sock")
+UNIT = Path("/etc/systemd/system/jtop.service")
+CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+
+_SYSTEM_PYTHON = "/usr/bin/python3"
+# Looks for the package without importing it.
+_PROBE = "import importlib.util, sys; sys.exit(importlib.util.find_spec('jtop') is None)"
+_PROBE_TIMEOUT_S = 4.0
+_READS_THOR = [7, 2]
+_RESTART_SERVICE = "sudo systemctl restart jtop.service"
+
+
+class Remedy(Struct, frozen=True, kw_only=True):
+    """Why the source is lost, what mends it, and when trying again by oneself makes sense.
+
+    ``only_if_met``: what never was there will hardly come by itself.
+    """
+
+    reason: str
+    fix: str | None = None
+    restart_after_s: float | None = None
+    only_if_met: bool = False
+
+
+class ClientError(Struct, frozen=True, kw_only=True, tag_field="kind", tag="error"):
+    """The client's last word: one of its kinds of error, and what the exception said."""
+
+    error: str
+    message: str
+    python: str
+    service_version: str | None = None
+    client_version: str | None = None
+
+
+_REMEDIES = {
+    "no-service": Remedy(
+        # A socket file stays behind a service that was killed; systemd starts it after 10 s.
+        reason=f"no service answers at {SOCKET}",
+        fix=_RESTART_SERVICE,
+        restart_after_s=10.0,
+        only_if_met=True,
+    ),
+    "authentication": Remedy(
+        reason="the service refused the key of the client: two jetson-stats are installed",
+        fix=f"remove one of them, then {_RESTART_SERVICE}",
+    ),
+    "no-data": Remedy(
+        reason="the service was reached but gave no reading in time",
+        fix=f"a longer interval, or {_RESTART_SERVICE}",
+        restart_after_s=2.0,
+    ),
+    "lost": Remedy(reason="the service went away", fix=_RESTART_SERVICE, restart_after_s=10.0),
+    "silent": Remedy(
+        reason="the service stopped sending", fix=_RESTART_SERVICE, restart_after_s=10.0
+    ),
+}
+
+
+def interpreters_with_jetson_stats() -> list[str]:
+    """This interpreter and the system's, as far as jetson-stats is installed for them."""
+    candidates = dict.fromkeys(python for python in (sys.executable, _SYSTEM_PYTHON) if python)
+    return [python for python in candidates if _has_jetson_stats(python)]
+
+
+def not_installed() -> Remedy:
+    return Remedy(
+        reason=f"jetson-stats is installed neither for {sys.executable} nor for {_SYSTEM_PYTHON}",
+        fix='pip install "edgeprof[jetson]"',
+    )
+
+
+def unreachable() -> Remedy | None:
+    """What can be said about the service's socket without a client."""
+    if not SOCKET.exists():
+        return Remedy(
+            reason=f"the jtop service does not run: there is no {SOCKET}",
+            fix=_start_service(),
+            restart_after_s=10.0,
+            only_if_met=True,
+        )
+    return None if os.access(SOCKET, os.R_OK | os.W_OK) else _no_permission()
+
+
+def after_end(cause: str) -> Remedy:
+    """For a client that ended without a last word."""
+    return Remedy(
+        reason=f"the client {printable(cause)}",
+        fix=_RESTART_SERVICE,
+        restart_after_s=10.0,
+        only_if_met=True,
+    )
+
+
+def remedy(error: ClientError) -> Remedy:
+    """For the last word of a client."""
+    python = printable(error.python)
+    if error.error == "no-permission":
+        return _no_permission()
+    if error.error == "version":
+        return _other_version(error)
+    if error.error == "python":
+        return Remedy(
+            reason=f"the service runs another Python, whose messages {python} cannot read",
+            fix=f"run the service by this one: sudo {python} -m jtop --install-service",
+        )
+    known = _REMEDIES.get(error.error)
+    said = printable(error.message)
+    if known is not None:
+        return structs.replace(known, reason=f"{known.reason} ({said})")
+    return Remedy(reason=f"the client of {python} failed ({said})", fix=_RESTART_SERVICE)
+
+
+def not_shown(signal: str, version: str | None) -> Remedy:
+    """For a signal that the service, which is of the client's release, has no value for."""
+    fix = f"{_RESTART_SERVICE}: it looks for what there is only when it starts"
+    if signal.startswith("gpu_") and version is not None and _release(version) < _READS_THOR:
+        fix = "newer jetson-stats (7.2) reads Thor's GPU through NVML and devfreq: upgrade it"
+    shown = printable(version) if version else "of unknown version"
+    return Remedy(reason=f"jetson-stats {shown} shows none on this board", fix=fix)
+
+
+def emc_not_believed(reason: str) -> Remedy:
+    """Released versions of jetson-stats lack a factor of 100 in it and cut off what is left."""
+    return Remedy(
+        reason=f"the EMC percentage of jetson-stats is not used: {reason}",
+        fix="sudo edgeprof sensor --socket PATH --user UID reads the counter itself",
+    )
+
+
+def _start_service() -> str:
+    if any(mark.exists() for mark in CONTAINER_MARKS):
+        return f"start the container with -v {SOCKET}:{SOCKET}"
+    if UNIT.exists():
+        return _RESTART_SERVICE
+    return "sudo pip install -U jetson-stats, then sudo jtop --install-service"
+
+
+def _no_permission() -> Remedy:
+    try:
+        group_id = SOCKET.stat().st_gid
+        group = grp.getgrgid(group_id).gr_name
+    except (OSError, KeyError):
+        group_id, group = None, "jtop"
+    return Remedy(
+        reason=f"{SOCKET} is open to group {group} only, and this process is not in it",
+        fix=f"sudo usermod -aG {group} $USER, then log in again or run `newgrp {group}`; "
+        f"in a container --group-add {group if group_id is None else group_id}",
+    )
+
+
+def _other_version(error: ClientError) -> Remedy:
+    """Client and service must be of one major.minor release: the older one is to be upgraded."""
+    service, client = error.service_version or "?", error.client_version or "?"
+    python = printable(error.python)
+    if _release(service) < _release(client):
+        fix = (
+            f'upgrade the service: sudo pip install -U "jetson-stats~={_series(client)}", then '
+            f"{_RESTART_SERVICE}"
+        )
+    else:
+        fix = f'upgrade the client: {python} -m pip install "jetson-stats~={_series(service)}"'
+    return Remedy(
+        reason=f"the service is jetson-stats {printable(service)}, the client of {python} is "
+        f"{printable(client)}: they speak only to their own release",
+        fix=fix,
+    )
+
+
+def _release(version: str) -> list[int]:
+    return [int(part) if part.isdecimal() else 0 for part in version.split(".")[:2]]
+
+
+def _series(version: str) -> str:
+    return ".".join(str(number) for number in (*_release(version), 0))
+
+
+def _has_jetson_stats(python: str) -> bool:
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            timeout=_PROBE_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
