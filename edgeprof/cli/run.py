@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from edgeprof.recipe import Recipe
     from edgeprof.session.records import Leg, Session
 
+_SOURCES = ("sysfs", "tegrastats", "jtop", "host")
+
 
 @click.command()
 @click.argument("recipe", metavar="RECIPE")
@@ -41,11 +43,23 @@ if TYPE_CHECKING:
     "--variant", "variants", multiple=True, metavar="NAME",
     help="Run only this variant, named as in reports; may be given again.",
 )  # fmt: skip
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME",
+    type=click.Choice(_SOURCES, case_sensitive=False),
+    help="Take all that this source tells of the board: " + ", ".join(_SOURCES) + "; may be given"
+    " again. Default: per signal the first that works.",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace the session that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def command(
-    recipe: str, output: Path | None, force: bool, as_json: bool, quiet: bool, **changes: Any
+    recipe: str,
+    output: Path | None,
+    sources: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    **changes: Any,
 ) -> None:
     """Run RECIPE, by name or path, on this machine; record a session and sum it up.
 
@@ -68,7 +82,14 @@ def command(
     folders = prepare(chosen, path.parent, talk=talk)
     progress = _progress(quiet)
     try:
-        session = record(chosen, folders, output, progress=progress, force=force)
+        session = record(
+            chosen,
+            folders,
+            output,
+            progress=progress,
+            sources=list(sources) or None,
+            force=force,
+        )
     finally:
         progress.finish()
     _show(session, as_json)

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from edgeprof.hardware import board_facts as facts_of
-from edgeprof.hardware.board_facts import BoardFacts, read_facts
+from edgeprof.hardware.board_facts import BoardFacts, EmcRange, read_facts
 from edgeprof.hardware.board_files import BoardFiles, printable
 from edgeprof.hardware.jetpack import jetpack_of
 from edgeprof.hardware.matching import (
@@ -86,6 +86,11 @@ class Identity(Struct, frozen=True, kw_only=True):
     @property
     def jetpack(self) -> str | None:
         return None if self.facts.l4t is None else jetpack_of(self.facts.l4t)
+
+    @property
+    def emc_is_pinned(self) -> bool | None:
+        """Whether the memory clock stays where it is; None where its ends are not known."""
+        return None if self.facts.emc is None else _is_pinned(self.facts.emc)
 
 
 def identify(root: Path, profiles: Sequence[DeviceProfile]) -> Identity:
@@ -244,13 +249,17 @@ def _cap_warnings(facts: BoardFacts, limits: Sequence[Limit]) -> list[str]:
 
 def _notes(facts: BoardFacts) -> list[str]:
     emc = facts.emc
-    if emc is None or emc.low_hz * _SAME_CLOCK >= emc.high_hz:
+    if emc is None or _is_pinned(emc):
         return []
     now = "" if emc.now_hz is None else f", now {_mhz(emc.now_hz)}"
     return [
         f"EMC moves freely between {_mhz(emc.low_hz)} and {_mhz(emc.high_hz)} MHz{now}:"
         " run jetson_clocks before measuring, to pin it"
     ]
+
+
+def _is_pinned(emc: EmcRange) -> bool:
+    return emc.low_hz * _SAME_CLOCK >= emc.high_hz
 
 
 def _mhz(clock_hz: float) -> str:

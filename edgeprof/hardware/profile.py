@@ -67,6 +67,19 @@ class Sustained(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"needs low <= fraction <= high, got {self.low}, {self.fraction}, ...")
 
 
+class Power(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Disjoint rails whose sum stands for a board that has no total rail; ``scope`` says for what
+    of it. It is never what the wall gives."""
+
+    module_rails: Annotated[list[Text], Meta(min_length=2)]
+    scope: Text
+    source: Text
+
+    def __post_init__(self) -> None:
+        if len(set(self.module_rails)) < len(self.module_rails):
+            raise ValueError("module_rails names a rail twice, whose power would count twice")
+
+
 class PowerMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One nvpmodel mode: the clocks and units that it leaves on. Unknown is left out.
 
@@ -130,6 +143,7 @@ class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dram: Dram
     gpu: Gpu | None = None
     sustained: Sustained | None = None
+    power: Power | None = None
     modes: Annotated[list[PowerMode], Meta(min_length=1)] = field(name="mode")
 
     def __post_init__(self) -> None:

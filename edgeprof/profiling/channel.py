@@ -13,7 +13,7 @@ from edgeprof.profiling.messages import Message, Order
 _HEADER_BYTES = 4
 _LARGEST_FRAME_BYTES = 1 << 28
 _READ_BYTES = 1 << 20
-_FLUSH_AFTER_NS = 50_000_000
+HOLD_S = 0.05
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Message])
@@ -74,14 +74,16 @@ class Frames:
 
 
 class Outbox:
-    """Collects messages and sends them together, none later than a fifth of a second.
+    """Collects messages and sends them together.
 
-    ``put`` sends what is older than a tenth of a second. A thread does so while a long pass runs,
-    so that a kill in the middle of it takes nothing that was finished before.
+    ``put`` sends what is older than ``hold_s``. A thread does so while a long pass runs, so that a
+    kill in the middle of it takes nothing that was finished before: what is twice as old is sent.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, hold_s: float = HOLD_S) -> None:
         self._descriptor = descriptor
+        self._hold_s = hold_s
+        self._hold_ns = round(hold_s * 1e9)
         self._waiting: list[Message] = []
         self._oldest_ns = 0
         self._lock = threading.Lock()
@@ -93,7 +95,7 @@ class Outbox:
             if not self._waiting:
                 self._oldest_ns = now_ns
             self._waiting.append(message)
-            if now_ns - self._oldest_ns >= _FLUSH_AFTER_NS:
+            if now_ns - self._oldest_ns >= self._hold_ns:
                 self._send_waiting()
 
     def flush(self) -> None:
@@ -107,7 +109,7 @@ class Outbox:
 
     def _flush_regularly(self) -> None:
         while True:
-            time.sleep(_FLUSH_AFTER_NS / 1e9)
+            time.sleep(self._hold_s)
             with self._lock:
-                if time.monotonic_ns() - self._oldest_ns >= _FLUSH_AFTER_NS:
+                if time.monotonic_ns() - self._oldest_ns >= self._hold_ns:
                     self._send_waiting()

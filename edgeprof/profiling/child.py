@@ -9,37 +9,42 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from edgeprof.errors import EdgeprofError
-from edgeprof.profiling.channel import Outbox, read_orders
+from edgeprof.profiling.channel import HOLD_S, Outbox, read_orders
 from edgeprof.profiling.messages import Failed, Order
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 class Control:
-    """Tells whether the recorder has asked to stop; ends the process once the recorder is gone."""
+    """Tells whether the recorder has asked to stop; ends the process once the recorder is gone.
+
+    Its descriptor turns readable when the recorder asks.
+    """
 
     def __init__(self, orders: Iterator[Order]) -> None:
         self._orders = orders
         self._asked = threading.Event()
+        self._descriptor, self._signal = os.pipe()
         threading.Thread(target=self._watch, daemon=True).start()
+
+    def fileno(self) -> int:
+        return self._descriptor
 
     def stop_asked(self) -> bool:
         return self._asked.is_set()
 
-    def pause(self, seconds: float) -> bool:
-        """Wait, and say whether the recorder asked to stop meanwhile."""
-        return self._asked.wait(seconds)
-
     def _watch(self) -> None:
         for _ in self._orders:
             self._asked.set()
+            os.write(self._signal, b"s")
         os._exit(1)
 
 
-def serve(work: Callable[[Order, Outbox, Control], None]) -> None:
+def serve(work: Callable[[Order, Outbox, Control], None], *, hold_s: float = HOLD_S) -> None:
     """The life of a child: take the job, do it, say why where it cannot be done.
 
-    The two descriptors of the pipes are the process's arguments. Stdout is never written to.
+    The two descriptors of the pipes are the process's arguments. Messages are held for ``hold_s``,
+    to be sent together. Stdout is never written to.
     """
     orders_descriptor, messages_descriptor = (int(argument) for argument in sys.argv[1:3])
     _end_with_parent()
@@ -48,7 +53,7 @@ def serve(work: Callable[[Order, Outbox, Control], None]) -> None:
     job = next(orders, None)
     if job is None:
         return
-    outbox = Outbox(messages_descriptor)
+    outbox = Outbox(messages_descriptor, hold_s)
     try:
         work(job, outbox, Control(orders))
     except EdgeprofError as error:

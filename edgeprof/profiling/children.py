@@ -20,7 +20,10 @@ _WAIT_S = 5.0
 
 
 class Child:
-    """A process that runs ``module`` and speaks over two pipes of its own; ends with the block."""
+    """A process that runs ``module`` and speaks over two pipes of its own; ends with the block.
+
+    Raises OSError where it cannot be started.
+    """
 
     def __init__(self, name: str, module: str, job: Order) -> None:
         self.name = name
@@ -32,6 +35,9 @@ class Child:
         widen_pipe(self.descriptor)
         try:
             self._process = _start(module, orders_out, messages_in, self._errors.fileno())
+        except OSError:
+            self._release()
+            raise
         finally:
             os.close(orders_out)
             os.close(messages_in)
@@ -47,11 +53,23 @@ class Child:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        os.close(self._orders)
+        self.end()
+        self.gone(_WAIT_S)
+
+    def end(self) -> None:
+        """Kill it and hear no more of it, without waiting for it to be gone."""
+        self.open = False
         self.kill()
-        self._process.wait()
-        os.close(self.descriptor)
-        self._errors.close()
+        self._release()
+
+    def gone(self, wait_s: float = 0.0) -> bool:
+        """Whether the process is no more. One that hangs in the kernel cannot be killed now, and
+        is left behind."""
+        try:
+            self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def receive(self) -> Iterator[Message]:
         """What came since the last call; call when the descriptor is readable.
@@ -69,20 +87,22 @@ class Child:
     def kill(self) -> None:
         self._process.kill()
 
-    def cause_of_end(self) -> str:
+    def cause_of_end(self, wait_s: float = _WAIT_S) -> str:
         """How the process ended, once it has closed its pipe."""
-        try:
-            code = self._process.wait(_WAIT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            code = self._process.wait()
-        return describe_end(code, self.last_words())
+        if not self.gone(wait_s):
+            return "closed its pipe and went on running"
+        return describe_end(self._process.returncode, self.last_words())
 
     def last_words(self) -> str:
         """The end of what it wrote on stderr."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(size - _TAIL_BYTES, 0))
         return self._errors.read().decode(errors="replace").strip()
+
+    def _release(self) -> None:
+        os.close(self._orders)
+        os.close(self.descriptor)
+        self._errors.close()
 
 
 def _start(module: str, orders: int, messages: int, errors: int) -> "subprocess.Popen[bytes]":

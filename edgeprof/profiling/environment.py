@@ -5,7 +5,13 @@ import os
 import platform
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from edgeprof.catalog import identify_board
+from edgeprof.hardware.board_files import printable
+
+if TYPE_CHECKING:
+    from edgeprof.hardware.identify import Identity
 
 _PACKAGES = ("numpy", "onnx", "psutil", "tokenizers")
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
@@ -20,15 +26,32 @@ def usable_cores() -> int:
 
 
 def describe_device(root: Path = Path("/")) -> dict[str, Any]:
-    """What the machine is, as its files below ``root`` tell."""
-    board = _first_line(root / "proc/device-tree/model") or _first_line(
-        root / "sys/firmware/devicetree/base/model"
-    )
+    """What the machine is, as its files below ``root`` tell; of a board also what it is set to."""
+    found = identify_board(root)
+    machine = {"architecture": platform.machine()}
+    model = found.facts.model
+    if model is None:
+        return {"name": _cpu_model(root), "kind": "host", **machine}
     return {
-        "name": board or _cpu_model(root),
-        "kind": "board" if board else "host",
-        "architecture": platform.machine(),
+        "name": printable(model),
+        "kind": "board",
+        **machine,
+        "profile": found.profile.name if found.profile is not None else None,
+        "profile_confidence": found.confidence,
+        "l4t": found.facts.l4t,
+        "jetpack": found.jetpack,
+        "power_mode": found.mode_name,
+        "clocks": _clocks(found),
     }
+
+
+def _clocks(found: "Identity") -> str | None:
+    """Whether the memory clock may move; jetson_clocks pins it."""
+    emc = found.facts.emc
+    if emc is None:
+        return None
+    low, high = (f"{clock_hz / 1e6:.0f}" for clock_hz in (emc.low_hz, emc.high_hz))
+    return f"EMC pinned at {high} MHz" if found.emc_is_pinned else f"EMC free, {low} to {high} MHz"
 
 
 def describe_environment(root: Path = Path("/")) -> dict[str, Any]:

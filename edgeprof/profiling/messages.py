@@ -40,10 +40,18 @@ class DecodeJob(Struct, frozen=True, kw_only=True, tag=True):
 
 class SampleJob(Struct, frozen=True, kw_only=True, tag=True):
     """The board to read, and the sources that are to give all they can; None takes per signal the
-    first source that works."""
+    first source that works.
+
+    ``interval_s`` is the time between two readings that is asked of every source; None leaves each
+    its own. ``replay`` is the recording that source ``replay`` repeats. ``left_out`` names what
+    hung before, as ``Stuck`` did.
+    """
 
     board: BoardFigures = BoardFigures()
     sources: list[str] | None = None
+    interval_s: float | None = None
+    replay: str | None = None
+    left_out: tuple[str, ...] = ()
 
 
 class Stop(Struct, frozen=True, kw_only=True, tag=True):
@@ -70,6 +78,16 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
     message: str
 
 
+class Alive(Struct, frozen=True, kw_only=True, tag=True):
+    """The sampler goes on, whether there is something to tell or not."""
+
+
+class Stuck(Struct, frozen=True, kw_only=True, tag=True):
+    """One step of the sampler does not return; ``what`` names it: ``sysfs: EMC activity``."""
+
+    what: str
+
+
 class Ended(Struct, frozen=True, kw_only=True, tag=True):
     """The child's last word."""
 
@@ -89,5 +107,7 @@ Message = (
     | Plan
     | ModelReady
     | Failed
+    | Alive
+    | Stuck
     | Ended
 )

@@ -18,6 +18,7 @@ from edgeprof import __version__
 from edgeprof import errors as faults
 from edgeprof.errors import EdgeprofError
 from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.profiling.board import board_figures
 from edgeprof.profiling.checks import plan_job
 from edgeprof.profiling.children import Child
 from edgeprof.profiling.environment import describe_device, describe_environment
@@ -30,7 +31,8 @@ from edgeprof.profiling.messages import (
     Plan,
     SampleJob,
 )
-from edgeprof.profiling.watches import SamplerWatch, StopWatch, SwapWatch, stop_wishes
+from edgeprof.profiling.sampler_link import SamplerLink
+from edgeprof.profiling.watches import StopWatch, SwapWatch, stop_wishes
 from edgeprof.recipe import Recipe
 from edgeprof.session.records import (
     SCHEMA_VERSION,
@@ -38,6 +40,7 @@ from edgeprof.session.records import (
     Leg,
     LegStatus,
     Pass,
+    Record,
     Sample,
     Session,
     SessionInfo,
@@ -48,7 +51,6 @@ from edgeprof.session.store import SessionWriter, check_output, read_session, re
 
 INTERRUPTED = "interrupted"
 _COMMIT_EVERY_NS = 100_000_000
-_LAST_SAMPLES_NS = 1_000_000_000
 
 
 class Progress(Protocol):
@@ -69,9 +71,13 @@ def record(
     output: Path,
     *,
     progress: Progress,
+    sources: list[str] | None = None,
     force: bool = False,
 ) -> Session:
     """Measure ``recipe`` and return the session that is then in ``output``.
+
+    ``sources`` are those of the board's readings that are to give all they can; None takes per
+    signal the first that works.
 
     A run that ended early but measured something returns too: its session says that it is not
     complete and why. Where nothing was measured no file is left, and the cause is raised;
@@ -79,6 +85,7 @@ def record(
     """
     check_output(output, force=force)
     job = plan_job(recipe, folders)
+    samples = SampleJob(board=board_figures(Path("/")), sources=sources)
     info = SessionInfo(
         id=uuid.uuid4().hex,
         created_utc=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -93,7 +100,7 @@ def record(
     with stop_wishes() as wishes:
         run = _Run(SessionWriter(output, info, force=force), progress)
         try:
-            run.measure(job, wishes)
+            run.measure(job, samples, wishes)
         finally:
             run.close()
             if not run.passes:
@@ -119,44 +126,34 @@ class _Run:
     def close(self) -> None:
         self._writer.close()
 
-    def measure(self, job: DecodeJob, wishes: Callable[[], int]) -> None:
+    def measure(self, job: DecodeJob, samples: SampleJob, wishes: Callable[[], int]) -> None:
         """Start the children, write down what they say, and note how it ended."""
         with (
-            Child("sampler", "edgeprof.profiling.sampling", SampleJob()) as sampler,
+            SamplerLink(samples, self._take_sample) as sampler,
             Child("decoder", "edgeprof.profiling.decoder", job) as decoder,
             selectors.DefaultSelector() as selector,
         ):
-            for child in (sampler, decoder):
-                selector.register(child.descriptor, selectors.EVENT_READ, child)
+            selector.register(decoder.descriptor, selectors.EVENT_READ, decoder)
+            sampler.attach(selector)
             stop = StopWatch(decoder, wishes)
-            watch = SamplerWatch(sampler, time.monotonic_ns())
             while decoder.open:
-                self._listen(selector, decoder, watch)
+                self._listen(selector, decoder, sampler)
                 stop.look(time.monotonic_ns())
+            sampler.close()
             self._conclude(decoder, interrupted=stop.asked)
-            sampler.stop()
-            until_ns = time.monotonic_ns() + _LAST_SAMPLES_NS
-            while sampler.open and time.monotonic_ns() < until_ns:
-                self._listen(selector, decoder, None)
 
     def _listen(
-        self, selector: selectors.BaseSelector, decoder: Child, watch: SamplerWatch | None
+        self, selector: selectors.BaseSelector, decoder: Child, sampler: SamplerLink
     ) -> None:
         """Wait a little for messages and write them down; commit when it is time."""
         for key, _ in selector.select(_COMMIT_EVERY_NS / 4e9):
-            child: Child = key.data
-            for message in child.receive():
-                if child is decoder:
+            if key.data is sampler:
+                sampler.receive()
+            else:
+                for message in decoder.receive():
                     self._take(message)
-                else:
-                    self._take_sample(message)
-            if child is not decoder and watch is not None:
-                watch.heard(time.monotonic_ns())
-            if not child.open:
-                selector.unregister(child.descriptor)
         now_ns = time.monotonic_ns()
-        for event in watch.look(now_ns) if watch is not None else ():
-            self._writer.add(event)
+        sampler.look(now_ns)
         if now_ns - self._committed_ns >= _COMMIT_EVERY_NS:
             self._writer.commit()
             self._committed_ns = now_ns
@@ -172,7 +169,7 @@ class _Run:
             self.failure = getattr(faults, message.kind)(message.message)
         elif isinstance(message, Ended):
             self._ended = message
-        else:
+        elif isinstance(message, Record):
             self._writer.add(message)
             if isinstance(message, Pass):
                 self.passes += 1
@@ -180,16 +177,15 @@ class _Run:
                 self._open_leg = message if message.status == "running" else None
                 self._progress.leg(message)
 
-    def _take_sample(self, message: Message) -> None:
-        """Write down what the sampler says; its failure is no more than noted."""
-        if isinstance(message, Signal):
-            self._swap.signal(message)
-            self._writer.add(message)
-        elif isinstance(message, Sample):
-            self._swap.sample(message)
-            self._writer.add(message)
-        elif isinstance(message, Failed):
-            self._note("failure", "warning", {"process": "sampler", "cause": message.message})
+    def _take_sample(self, record: Signal | Sample | Event) -> None:
+        """Write down what the sampler says; an event belongs to the leg that is open."""
+        if isinstance(record, Signal):
+            self._swap.signal(record)
+        elif isinstance(record, Sample):
+            self._swap.sample(record)
+        elif record.leg_id is None and self._open_leg is not None:
+            record = replace(record, leg_id=self._open_leg.id)
+        self._writer.add(record)
 
     def _conclude(self, decoder: Child, *, interrupted: bool) -> None:
         """How the run ended goes into the session."""

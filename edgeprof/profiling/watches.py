@@ -1,44 +1,16 @@
-"""What the recorder keeps an eye on while it listens: the sampler's life, swapping, Ctrl-C."""
+"""What the recorder keeps an eye on while it listens: swapping, Ctrl-C."""
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 from edgeprof.profiling.children import Child
 from edgeprof.session.records import Event, Sample, Signal
 
-_SILENCE_NS = 5_000_000_000
 _PATIENCE_NS = 30_000_000_000
 _SWAPPING_BYTES = 16 << 20
-
-
-class SamplerWatch:
-    """Notes once that the sampler fell silent, and once that it ended; the run goes on."""
-
-    def __init__(self, sampler: Child, now_ns: int) -> None:
-        self._sampler = sampler
-        self._heard_ns = now_ns
-        self._silent = False
-        self._ended = False
-
-    def heard(self, now_ns: int) -> None:
-        self._heard_ns = now_ns
-        self._silent = False
-
-    def look(self, now_ns: int) -> Iterator[Event]:
-        if self._ended:
-            return
-        if not self._sampler.open:
-            self._ended = True
-            detail: dict[str, Any] = {"process": "sampler", "cause": self._sampler.cause_of_end()}
-            yield Event(leg_id=None, t_ns=now_ns, kind="death", severity="warning", detail=detail)
-        elif not self._silent and now_ns - self._heard_ns > _SILENCE_NS:
-            self._silent = True
-            detail = {"process": "sampler", "since_ns": self._heard_ns}
-            yield Event(leg_id=None, t_ns=now_ns, kind="gap", severity="warning", detail=detail)
 
 
 class SwapWatch:

@@ -4,7 +4,7 @@ import os
 import signal
 from typing import Any
 
-from edgeprof.profiling.watches import SamplerWatch, StopWatch, SwapWatch, stop_wishes
+from edgeprof.profiling.watches import StopWatch, SwapWatch, stop_wishes
 from edgeprof.session.records import Sample, Signal
 
 S = 1_000_000_000
@@ -14,7 +14,6 @@ class FakeChild:
     """Remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.open = True
         self.asked: list[str] = []
 
     def stop(self) -> None:
@@ -22,33 +21,6 @@ class FakeChild:
 
     def kill(self) -> None:
         self.asked.append("kill")
-
-    def cause_of_end(self) -> str:
-        return "was killed by SIGKILL"
-
-
-def test_a_sampler_that_hangs_is_noted_once_and_again_only_after_it_spoke() -> None:
-    child: Any = FakeChild()
-    watch = SamplerWatch(child, 0)
-    assert list(watch.look(5 * S)) == []
-    (gap,) = watch.look(6 * S)
-    assert (gap.kind, gap.severity, gap.detail) == (
-        "gap",
-        "warning",
-        {"process": "sampler", "since_ns": 0},
-    )
-    assert list(watch.look(60 * S)) == []
-    watch.heard(61 * S)
-    assert [event.detail["since_ns"] for event in watch.look(67 * S)] == [61 * S]
-
-
-def test_a_sampler_that_ends_is_noted_once() -> None:
-    child: Any = FakeChild()
-    watch = SamplerWatch(child, 0)
-    child.open = False
-    (death,) = watch.look(1 * S)
-    assert death.detail == {"process": "sampler", "cause": "was killed by SIGKILL"}
-    assert list(watch.look(100 * S)) == []
 
 
 def swapping(*values: float | None) -> SwapWatch:

@@ -1,91 +1,234 @@
-"""The sampler's grid, with a clock and reads that take exactly as long as the test says."""
+"""The sampler's grid and what it passes on, with clocks and reads that take what a test says."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from edgeprof.session.records import Sample, Signal
-from edgeprof.telemetry.sampler import sample
-from edgeprof.telemetry.source import Channel, Reader, Reading
+import pytest
+from fake_sources import MS, FakeStream, S, reader
 
-MS = 1_000_000
+from edgeprof.session.records import Event, Sample, Signal
+from edgeprof.telemetry.chain import Chain
+from edgeprof.telemetry.plausibility import Scene
+from edgeprof.telemetry.progress import Progress
+from edgeprof.telemetry.sampler import Sampler
+from edgeprof.telemetry.source import BoardFigures, Offer, Reader, Reading, Stream
 
 
 class Board:
-    """Time passes only in pauses and reads."""
+    """Time passes only in waits and reads; the first three reads are for the latency."""
 
-    def __init__(self, *, until_ms: int, reads_ms: list[int]) -> None:
+    def __init__(self, *, until_ms: int, reads_ms: Sequence[int] = ()) -> None:
         self.now_ns = 0
+        self.asleep_ns = 77 * S
         self.until_ns = until_ms * MS
-        self.reads_ms = reads_ms
-        self.emitted: list[Signal | Sample] = []
+        self.reads_ms = list(reads_ms)
+        self.value: float | None = 0.5
+        self.values: dict[str, float | None] = {}
+        self.emitted: list[Signal | Sample | Event] = []
+        self.waits_s: list[float] = []
+        self.each_turn: Callable[[], None] = lambda: None
 
     def clock(self) -> int:
         return self.now_ns
 
-    def pause(self, seconds: float) -> bool:
+    def wait(self, streams: Sequence[Stream], seconds: float) -> Sequence[Stream] | None:
+        self.waits_s.append(seconds)
         self.now_ns += round(seconds * 1e9)
-        return self.now_ns >= self.until_ns
+        self.each_turn()
+        if self.now_ns >= self.until_ns:
+            return None
+        return [one for one in streams if isinstance(one, FakeStream) and one.has_something]
 
     def read(self) -> Mapping[str, Reading]:
         self.now_ns += self.reads_ms.pop(0) * MS if self.reads_ms else 0
-        return {"cpu_busy_frac": Reading(0.5), "cpu_online": Reading(None)}
+        return {"cpu_busy_frac": Reading(self.value, "raw"), "cpu_online": Reading(None)}
 
-    def run(self, rate_hz: float, names: tuple[str, ...] = ("cpu_busy_frac",)) -> list[Sample]:
-        channels = [Channel(name=name, window_kind="boxcar") for name in names]
-        reader = Reader(
-            source="host", name="board", channels=channels, rate_hz=rate_hz, read=self.read
-        )
-        sample([reader], self.emitted.append, clock=self.clock, pause=self.pause)
+    def read_values(self) -> Mapping[str, Reading]:
+        return {name: Reading(value) for name, value in self.values.items()}
+
+    def run(
+        self,
+        *readers: Reader,
+        interval_s: float | None = None,
+        board: BoardFigures | None = None,
+        **others: Any,
+    ) -> list[Sample]:
+        openers: dict[Any, Any] = {"sysfs": lambda: Offer(readers=readers), **others}
+        Sampler(
+            Chain(openers, Progress(), side_by_side=True),
+            self.emitted.append,
+            board=board or BoardFigures(),
+            scene=Scene(),
+            progress=Progress(),
+            clock=self.clock,
+            boot_clock=lambda: self.now_ns + self.asleep_ns,
+            wait=self.wait,
+            interval_s=interval_s,
+        ).run()
+        return self.samples
+
+    @property
+    def samples(self) -> list[Sample]:
         return [record for record in self.emitted if isinstance(record, Sample)]
+
+    @property
+    def signals(self) -> list[Signal]:
+        return [record for record in self.emitted if isinstance(record, Signal)]
+
+    def events(self, kind: str) -> list[Event]:
+        return [r for r in self.emitted if isinstance(r, Event) and r.kind == kind]
 
 
 def test_the_grid_does_not_drift_with_the_time_reads_take() -> None:
-    # 10 Hz; the first read (3 ms) is for the latency, so the grid starts at 3 ms. Reads of 0, 7
-    # and 20 ms leave the deadlines at 103, 203, 303 and 403 ms.
-    taken = Board(until_ms=450, reads_ms=[3, 0, 7, 20, 1]).run(10)
-    assert [record.t0_ns / MS for record in taken] == [103, 203, 303, 403]
+    # 10 Hz. After the three reads for the latency come reads of 0, 7, 20 and 1 ms.
+    board = Board(until_ms=450, reads_ms=[3, 3, 3, 0, 7, 20, 1])
+    taken = board.run(reader(board.read, "cpu_busy_frac"))
+    assert [record.t0_ns / MS for record in taken] == [100, 200, 300, 400]
     assert [(record.t1_ns - record.t0_ns) / MS for record in taken] == [0, 7, 20, 1]
 
 
 def test_missed_deadlines_are_left_out_not_caught_up() -> None:
     # The read at 100 ms hangs until 370 ms: 200 and 300 are gone, 400 is next.
-    taken = Board(until_ms=550, reads_ms=[0, 270]).run(10)
+    board = Board(until_ms=550, reads_ms=[0, 0, 0, 270])
+    taken = board.run(reader(board.read, "cpu_busy_frac"))
     assert [record.t0_ns / MS for record in taken] == [100, 400, 500]
 
 
 def test_a_slow_source_is_read_less_often_and_its_window_says_so() -> None:
-    # A read of 60 ms may take a fifth of the time: every 300 ms instead of every 100.
-    board = Board(until_ms=1000, reads_ms=[60])
-    taken = board.run(10)
-    assert [record.t0_ns / MS for record in taken] == [360, 660, 960]
-    assert isinstance(board.emitted[0], Signal) and board.emitted[0].window_s == 0.3
+    # The median of 60, 58 and 99 ms may take a fifth of the time: every 300 ms instead of 100.
+    board = Board(until_ms=1000, reads_ms=[99, 60, 58])
+    taken = board.run(reader(board.read, "cpu_busy_frac"))
+    assert [record.t0_ns / MS for record in taken] == [300, 600, 900]
+    assert (board.signals[0].window_s, board.signals[0].asked_hz) == (0.3, 10)
+
+
+def test_a_very_slow_read_is_not_repeated_to_measure_it() -> None:
+    # 150 ms, once: every 800 ms, a whole number of its 100 ms that is at least 750.
+    board = Board(until_ms=1700, reads_ms=[150])
+    taken = board.run(reader(board.read, "cpu_busy_frac"))
+    assert [record.t0_ns / MS for record in taken] == [800, 1600]
+
+
+def test_s32_an_interval_asked_for_holds_for_every_reader() -> None:
+    board = Board(until_ms=1100)
+    taken = board.run(reader(board.read, "cpu_busy_frac"), interval_s=0.5)
+    assert [record.t0_ns / MS for record in taken] == [500, 1000]
+
+
+def test_a_shorter_interval_than_usual_makes_all_readers_faster_in_proportion() -> None:
+    board = Board(until_ms=1001)  # 10 ms instead of 50: a fifth
+    board.run(
+        reader(board.read, "cpu_busy_frac", rate_hz=20, name="fast"),
+        reader(board.read, "temp_c.cpu", rate_hz=1, name="slow"),
+        interval_s=0.01,
+    )
+    assert [(one.name, one.asked_hz) for one in board.signals] == [
+        ("cpu_busy_frac", 100),
+        ("temp_c.cpu", 5),
+    ]
+    ids = [sample.signal_id for sample in board.samples]
+    assert (ids.count(1), ids.count(2)) == (100, 5)
 
 
 def test_unknown_stays_unknown_and_both_signals_share_the_stamps() -> None:
-    board = Board(until_ms=150, reads_ms=[])
-    busy, online = board.run(10, ("cpu_busy_frac", "cpu_online"))
-    assert (busy.value, online.value) == (0.5, None)
+    board = Board(until_ms=150)
+    busy, online = board.run(reader(board.read, "cpu_busy_frac", "cpu_online"))
+    assert (busy.value, busy.raw, online.value) == (0.5, "raw", None)
     assert (busy.signal_id, online.signal_id) == (1, 2)
     assert busy.t0_ns == online.t0_ns == 100 * MS
 
 
-def test_readers_keep_their_own_rates() -> None:
-    board = Board(until_ms=1001, reads_ms=[])
-    readers = [
-        Reader(
-            source="host",
-            name="a",
-            channels=[Channel(name="cpu_busy_frac")],
-            rate_hz=10,
-            read=board.read,
-        ),
-        Reader(
-            source="host",
-            name="b",
-            channels=[Channel(name="cpu_online")],
-            rate_hz=2,
-            read=board.read,
-        ),
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_is_unknown(value: float) -> None:
+    board = Board(until_ms=150)
+    board.values = {"temp_c.cpu": value}
+    (taken,) = board.run(reader(board.read_values, "temp_c.cpu"))
+    assert (taken.value, taken.raw) == (None, str(value))
+
+
+def test_readers_keep_their_own_rates_and_share_their_deadlines() -> None:
+    board = Board(until_ms=1001)
+    board.run(
+        reader(board.read, "cpu_busy_frac", rate_hz=20, name="fast"),
+        reader(board.read, "cpu_online", rate_hz=10, name="slower"),
+        reader(board.read, "temp_c.cpu", rate_hz=1, name="slowest"),
+    )
+    ids = [sample.signal_id for sample in board.samples]
+    assert (ids.count(1), ids.count(2), ids.count(3)) == (20, 10, 1)
+    assert len(board.waits_s) == 21  # one wake-up for each of the 20 deadlines, and the end
+
+
+def test_s37_a_run_shorter_than_an_interval_has_signals_and_no_samples() -> None:
+    board = Board(until_ms=50)
+    assert board.run(reader(board.read, "cpu_busy_frac")) == []
+    assert [signal.name for signal in board.signals] == ["cpu_busy_frac"]
+
+
+def test_nothing_to_sample_is_no_busy_loop() -> None:
+    board = Board(until_ms=1001)
+    assert board.run() == []
+    assert len(board.waits_s) == 6  # five looks a second
+
+
+def test_signals_of_a_stream_are_announced_with_their_first_value() -> None:
+    board = Board(until_ms=1900)
+    stream = FakeStream("tegrastats", interval_s=0.5)
+    told: dict[int, dict[str, float | None]] = {
+        400: {"gpu_busy_frac": None},
+        800: {"gpu_busy_frac": 0.25},
+        1200: {"gpu_busy_frac": None},
+    }
+
+    def speak() -> None:
+        if (values := told.pop(board.now_ns // MS, None)) is not None:
+            stream.say(board.now_ns - MS, **values)
+
+    board.each_turn = speak
+    taken = board.run(tegrastats=lambda: stream)
+    assert [(s.name, s.source, s.asked_hz) for s in board.signals] == [
+        ("gpu_busy_frac", "tegrastats", 2)
     ]
-    sample(readers, board.emitted.append, clock=board.clock, pause=board.pause)
-    ids = [record.signal_id for record in board.emitted if isinstance(record, Sample)]
-    assert (ids.count(1), ids.count(2)) == (10, 2)
+    assert board.emitted.index(board.signals[0]) < board.emitted.index(taken[0])
+    assert [(s.value, s.t0_ns / MS) for s in taken] == [(0.25, 799), (None, 1199)]
+    assert stream.ends == 1
+
+
+def test_a_counter_that_grows_is_an_event() -> None:
+    board = Board(until_ms=550)
+    counts = [5.0, 5.0, 5.0, 5.0, 7.0, 7.0, 2.0, 3.0]  # three are for the latency
+
+    def read() -> Mapping[str, Reading]:
+        return {"throttle_events.oc1": Reading(counts.pop(0))}
+
+    board.run(reader(read, "throttle_events.oc1"))
+    assert [(e.t_ns / MS, e.severity, e.detail) for e in board.events("throttling")] == [
+        (200, "warning", {"counter": "oc1", "from": 5, "to": 7}),
+        (500, "warning", {"counter": "oc1", "from": 2, "to": 3}),
+    ]
+
+
+def test_s39_s09_a_wild_value_is_kept_marked_and_told_once() -> None:
+    board = Board(until_ms=350)
+    board.values = {"emc_busy_frac": 17451.6}
+    taken = board.run(reader(board.read_values, "emc_busy_frac"))
+    assert [(s.value, s.quality) for s in taken] == [(17451.6, "suspect")] * 3
+    (event,) = board.events("suspect")
+    assert (event.severity, event.detail["signal"], event.detail["source"]) == (
+        "warning",
+        "emc_busy_frac",
+        "sysfs",
+    )
+    assert event.detail["since_ns"] == 100 * MS
+
+
+def test_a_machine_that_slept_is_told_a_slow_clock_is_not() -> None:
+    board = Board(until_ms=1500)
+
+    def sleep() -> None:
+        if board.now_ns == 600 * MS:
+            board.asleep_ns += 3 * S
+
+    board.each_turn = sleep
+    board.run(reader(board.read, "cpu_busy_frac"))
+    (event,) = board.events("suspend")
+    assert event.detail == {"asleep_s": 3.0}

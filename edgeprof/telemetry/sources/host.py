@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from edgeprof.session.records import WindowKind
-from edgeprof.telemetry.source import Channel, Reader, Reading
+from edgeprof.telemetry.source import Absence, Channel, Offer, Reader, Reading
 
 _PLAUSIBLE_DEG_C = (-40.0, 150.0)
 
 
-def host_readers() -> list[Reader]:
+def open_host() -> Offer:
     """Processor load ten times a second, memory five times, temperatures once."""
     import psutil
 
@@ -29,7 +29,10 @@ def host_readers() -> list[Reader]:
         }
 
     def temperatures() -> Mapping[str, Reading]:
-        return dict(_zones(psutil.sensors_temperatures()))
+        try:
+            return dict(_zones(psutil.sensors_temperatures()))
+        except (AttributeError, OSError):  # not on this system; a sensor that is going away
+            return {}
 
     now: WindowKind = "instantaneous"
     readers = [
@@ -55,18 +58,22 @@ def host_readers() -> list[Reader]:
             read=memory,
         ),
     ]
-    if zones := list(temperatures()):
-        channels = [Channel(name=name) for name in zones]
-        readers.append(
-            Reader(
-                source="host",
-                name="temperatures",
-                channels=channels,
-                rate_hz=1,
-                read=temperatures,
-            )
+    zones = list(temperatures())
+    if not zones:
+        reason = "the system shows no temperature"
+        return Offer(
+            readers=readers, absences=[Absence(signal="temp_c", source="host", reason=reason)]
         )
-    return readers
+    readers.append(
+        Reader(
+            source="host",
+            name="temperatures",
+            channels=[Channel(name=name) for name in zones],
+            rate_hz=1,
+            read=temperatures,
+        )
+    )
+    return Offer(readers=readers)
 
 
 def _zones(chips: Mapping[str, list[object]]) -> Iterator[tuple[str, Reading]]:

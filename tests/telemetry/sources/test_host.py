@@ -6,11 +6,11 @@ import psutil
 import pytest
 
 from edgeprof.telemetry.signals import unit_of
-from edgeprof.telemetry.sources.host import host_readers
+from edgeprof.telemetry.sources.host import open_host
 
 
 def test_the_machine_at_hand_gives_plausible_values() -> None:
-    readers = host_readers()
+    readers = open_host().readers
     values = {n: reading.value for reader in readers for n, reading in reader.read().items()}
     assert values.keys() == {channel.name for reader in readers for channel in reader.channels}
     for name in values:
@@ -34,7 +34,7 @@ def test_zones_are_named_apart_and_nonsense_is_unknown(monkeypatch: pytest.Monke
         "pmic": [zone("", None)],
     }
     monkeypatch.setattr(psutil, "sensors_temperatures", lambda: chips)
-    readings = host_readers()[-1].read()
+    readings = open_host().readers[-1].read()
     assert {name: reading.value for name, reading in readings.items()} == {
         "temp_c.thermal_fan_est": 41.5,
         "temp_c.core_0": 50.0,
