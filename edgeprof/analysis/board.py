@@ -1,6 +1,6 @@
 """What the board's samples say about legs: memory, temperatures, clocks.
 
-Suspect samples are left out; unknown stays unknown.
+Suspect channels are left out; unknown stays unknown.
 """
 
 import statistics
@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from edgeprof.analysis.channels import Channel, chosen_channels
 from edgeprof.quantity import Quantity
-from edgeprof.session.records import Leg, Sample, Session
+from edgeprof.session.records import Leg
 
 # Where a clock differs by more than this, a difference in speed says nothing about the variant.
 _CLOCK_TOLERANCE = 0.02
@@ -33,30 +34,27 @@ class Temperature(Struct, frozen=True, kw_only=True):
 
 
 class Readings:
-    """The session's samples by signal name, the first source that gave any, in order of time."""
+    """By name the readings of the channel that stands for a signal, in order of time."""
 
-    def __init__(self, session: Session) -> None:
-        names = {signal.id: signal.name for signal in session.signals}
-        by_signal: dict[int, list[Sample]] = {signal.id: [] for signal in session.signals}
-        for sample in session.samples:
-            if sample.value is not None and sample.quality != "suspect":
-                by_signal.setdefault(sample.signal_id, []).append(sample)
-        self._by_name: dict[str, list[Sample]] = {}
-        for signal_id, samples in by_signal.items():
-            if samples and signal_id in names:
-                ordered = sorted(samples, key=lambda sample: sample.t0_ns)
-                self._by_name.setdefault(names[signal_id], ordered)
+    def __init__(self, channels: Iterable[Channel]) -> None:
+        self._by_name = chosen_channels(channels)
 
     def names(self) -> Iterable[str]:
         return self._by_name
 
+    def channel(self, name: str) -> Channel | None:
+        """Where the readings of a signal come from; None where nothing gave any to believe."""
+        return self._by_name.get(name)
+
     def values(self, name: str, leg: Leg | None = None) -> list[float]:
         """All values of a signal, or those read while a leg ran."""
-        return [
-            sample.value
-            for sample in self._by_name.get(name, [])
-            if sample.value is not None and (leg is None or _within(sample, leg))
-        ]
+        channel = self._by_name.get(name)
+        if channel is None:
+            return []
+        if leg is None:
+            return channel.values
+        ended_ns = channel.times_ns[-1] if leg.t1_ns is None else leg.t1_ns
+        return channel.between(leg.t0_ns, ended_ns)
 
 
 def memory_of(legs: Sequence[Leg], readings: Readings, total_bytes: int | None) -> Memory | None:
@@ -119,10 +117,6 @@ def clock_change(ours: Sequence[Leg], theirs: Sequence[Leg], readings: Readings)
                 f"in the baseline's legs; above {100 * _CLOCK_TOLERANCE:.0f} % nothing is compared"
             )
     return None
-
-
-def _within(sample: Sample, leg: Leg) -> bool:
-    return leg.t0_ns <= sample.t0_ns and (leg.t1_ns is None or sample.t1_ns <= leg.t1_ns)
 
 
 def _measured(value: float | None, n: int, source: str) -> Quantity | None:

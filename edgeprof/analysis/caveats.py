@@ -4,8 +4,10 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 from edgeprof.analysis.board import Temperature
+from edgeprof.analysis.channels import SHORTER, SignalFigures
 from edgeprof.analysis.latency import rates_by_repeat, seconds
 from edgeprof.analysis.pass_cost import PassPoint
 from edgeprof.analysis.variants import VariantRuns
@@ -25,18 +27,26 @@ _DISTURBED = 1.5
 # Five per cent over a measured ceiling is more than the noise of a median of nine passes.
 _ABOVE_CEILING = 1.05
 
+# Told elsewhere, or in words of their own.
+_TOLD_APART = ("divergence", "absent", "suspect", "gap", "marks")
+
 
 def caveats(
     session: Session,
     runs: Sequence[VariantRuns],
     points: Sequence[PassPoint],
     temperatures: Sequence[Temperature],
+    signals: Sequence[SignalFigures],
 ) -> list[str]:
     """In the order of their weight."""
     return [
         *_incomplete(session, runs),
         *_not_real(session),
+        *_no_samples(session, signals),
+        *_suspect(signals),
         *_events(session),
+        *_gaps(session),
+        *_marks(session),
         *_single_repeat(runs),
         *_trends(runs, temperatures),
         *_disturbed(runs, points),
@@ -66,9 +76,53 @@ def _not_real(session: Session) -> Iterable[str]:
         yield f"left out as suspect: {_counted(counts['suspect'], 'sample')}"
 
 
+def _no_samples(session: Session, signals: Sequence[SignalFigures]) -> Iterable[str]:
+    """A session of nothing but samples, without a single one."""
+    if session.info.kind == "run" or any(signal.n for signal in signals):
+        return
+    reasons = {signal.reason for signal in signals}
+    yield f"no samples: {SHORTER if reasons == {SHORTER} else 'no source gave a reading'}"
+
+
+def _suspect(signals: Sequence[SignalFigures]) -> Iterable[str]:
+    for signal in signals:
+        if signal.suspect:
+            yield f"{signal.name} from {signal.source} is suspect and left out: {signal.reason}"
+
+
+def _gaps(session: Session) -> Iterable[str]:
+    """How long nobody read, and the first cause."""
+    gaps = [event.detail for event in session.events if event.kind == "gap"]
+    for who in dict.fromkeys(_who(gap) for gap in gaps):
+        own = [gap for gap in gaps if _who(gap) == who]
+        seconds = [_seconds_between(gap.get("since_ns"), gap.get("until_ns")) for gap in own]
+        known = [second for second in seconds if second is not None]
+        lasted = f" of {sum(known):.1f} s in all" if known else ""
+        cause = own[0].get("cause") or own[0].get("reason")
+        why = f": {cause}" if isinstance(cause, str) else ""
+        yield f"{_counted(len(own), 'gap')}{lasted} in the readings of {who}{why}"
+
+
+def _who(gap: dict[str, Any]) -> str:
+    return str(gap.get("source") or gap.get("process") or "the sampler")
+
+
+def _seconds_between(since_ns: object, until_ns: object) -> float | None:
+    if isinstance(since_ns, int) and isinstance(until_ns, int):
+        return (until_ns - since_ns) / 1e9
+    return None
+
+
+def _marks(session: Session) -> Iterable[str]:
+    for event in session.events:
+        if event.kind == "marks":
+            faults = ", ".join(f"{fault} ({count})" for fault, count in event.detail.items())
+            yield f"marks of the program that were not taken as they came: {faults}"
+
+
 def _events(session: Session) -> Iterable[str]:
-    """Divergences are told with the outputs they concern."""
-    notable = [e for e in session.events if e.severity != "info" and e.kind != "divergence"]
+    """Divergences are told with the outputs they concern, signals where they are listed."""
+    notable = [e for e in session.events if e.severity != "info" and e.kind not in _TOLD_APART]
     details = {event.kind: event.detail for event in reversed(notable)}  # the first of each kind
     for kind, count in Counter(event.kind for event in notable).items():
         detail = details[kind]

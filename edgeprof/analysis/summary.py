@@ -20,6 +20,14 @@ from edgeprof.analysis.board import (
     temperatures_of,
 )
 from edgeprof.analysis.caveats import caveats
+from edgeprof.analysis.channels import (
+    AbsentSignal,
+    SignalFigures,
+    absences,
+    channels_of,
+    signal_figures,
+    span_of,
+)
 from edgeprof.analysis.comparison import (
     Output,
     RoundCost,
@@ -53,6 +61,7 @@ from edgeprof.analysis.pass_cost import (
     target_bandwidth,
     verify_costs,
 )
+from edgeprof.analysis.phases import CommandFigures, PhaseFigures, command_of, phases_of
 from edgeprof.analysis.variants import VariantRuns, plain_variant, variants_of
 from edgeprof.analysis.verdict import Evidence, Verdict, judge
 from edgeprof.quantity import Quantity
@@ -63,7 +72,8 @@ _PRIVATE = ("serial", "hostname", "host_name", "uuid", "mac_address", "user", "h
 
 
 class SessionHead(Struct, frozen=True, kw_only=True):
-    """Which session this is; ``samples`` counts them by quality."""
+    """Which session this is; ``samples`` counts them by quality, ``duration_s`` is the time that
+    the figures of its signals are about."""
 
     id: str
     created_utc: str
@@ -71,6 +81,7 @@ class SessionHead(Struct, frozen=True, kw_only=True):
     kind: str
     complete: bool
     ended_reason: str | None
+    duration_s: float
     recipe: dict[str, Any]
     prompts: list[dict[str, Any]]
     samples: dict[str, int]
@@ -118,7 +129,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """The whole document; ``None`` is written as null."""
+    """The whole document; ``None`` is written as null.
+
+    ``signals`` tells what every source delivered, ``absent`` what none could give, ``command`` and
+    ``phases`` of a program that was watched and what it announced.
+    """
 
     schema: str = "edgeprof.summary/1"
     session: SessionHead
@@ -132,6 +147,10 @@ class Summary(Struct, frozen=True, kw_only=True):
     ceilings: list[Ceiling]
     pass_points: list[PassPoint]
     temperatures: list[Temperature]
+    signals: list[SignalFigures]
+    absent: list[AbsentSignal]
+    command: CommandFigures | None
+    phases: list[PhaseFigures]
     contention: dict[str, Any] = field(default_factory=dict)
     warnings: list[str]
 
@@ -140,12 +159,15 @@ def summarise(session: Session) -> Summary:
     """All figures of a session, complete or not."""
     info = session.info
     runs = variants_of(session)
-    readings = Readings(session)
+    span = span_of(session)
+    channels = channels_of(session)
+    readings = Readings(channels)
     ceilings = ceilings_of(session)
     costs = _PassCosts(session, runs, ceilings)
     temperatures = temperatures_of(readings)
+    signals = signal_figures(channels, span)
     return Summary(
-        session=_head(session),
+        session=_head(session, span.seconds),
         environment=without_private(info.environment),
         device=without_private(info.device),
         models=info.models,
@@ -160,7 +182,11 @@ def summarise(session: Session) -> Summary:
         ceilings=ceilings,
         pass_points=costs.points,
         temperatures=temperatures,
-        warnings=caveats(session, runs, costs.points, temperatures),
+        signals=signals,
+        absent=absences(session, channels),
+        command=command_of(session),
+        phases=phases_of(session, readings.channel("dram_bandwidth_bytes_per_s")),
+        warnings=caveats(session, runs, costs.points, temperatures, signals),
     )
 
 
@@ -195,7 +221,7 @@ class _PassCosts:
         return next((p for p in self.points if (p.model, p.tokens) == (model, tokens)), None)
 
 
-def _head(session: Session) -> SessionHead:
+def _head(session: Session, duration_s: float) -> SessionHead:
     info = session.info
     prompts = {
         request.prompt_sha256: {
@@ -212,6 +238,7 @@ def _head(session: Session) -> SessionHead:
         kind=info.kind,
         complete=info.complete,
         ended_reason=info.ended_reason,
+        duration_s=duration_s,
         recipe=info.recipe,
         prompts=list(prompts.values()),
         samples=dict(Counter(sample.quality for sample in session.samples)),

@@ -21,12 +21,15 @@ COMMANDS = {
     "convert": ("edgeprof.cli.convert", "Turn a GGUF file into an ONNX decoder."),
     "devices": ("edgeprof.cli.devices", "List boards and power modes, or detect this board."),
     "fetch": ("edgeprof.cli.fetch", "Fetch a model into the cache and check it."),
+    "import": ("edgeprof.cli.import_", "Turn a recorded log of tegrastats into a session."),
     "models": ("edgeprof.cli.models", "List the models that edgeprof knows, or show one in full."),
     "pair": ("edgeprof.cli.pair", "Say whether a draft model may serve a target."),
     "plan": ("edgeprof.cli.plan", "Say what drafting would bring, and how long to draft."),
     "report": ("edgeprof.cli.report", "Show what a session measured: text, JSON or Markdown."),
     "roofline": ("edgeprof.cli.roofline", "Say how fast a model can go on a board, and why."),
     "run": ("edgeprof.cli.run", "Run a recipe on this machine and record a session."),
+    "sensor": ("edgeprof.cli.sensor", "Let one user read the memory counters that need root."),
+    "watch": ("edgeprof.cli.watch", "Show what the board does, live or while a command runs."),
 }
 
 EXIT_CODES = """\b

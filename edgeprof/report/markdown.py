@@ -21,6 +21,14 @@ from edgeprof.report.session_tables import (
     variant_table,
     verify_table,
 )
+from edgeprof.report.signals import (
+    OBSERVED_KINDS,
+    absent_lines,
+    observed,
+    phase_notes,
+    phase_table,
+    signal_table,
+)
 from edgeprof.report.table import escaped, pipe_table
 from edgeprof.report.whole_file import whole_file
 
@@ -45,10 +53,22 @@ _HOW = """\
 - Held passes repeat one size of pass at one depth, sizes interleaved; v(n) is a ratio of medians.
 - The ceilings are what one large product reached through the same runtime. They are lower bounds
   of the machine: a figure above them is shown as it is.
-- No counter of memory traffic was read. Bandwidth is (streamed weight bytes + keys and values) over
+- {counter} Bandwidth is (streamed weight bytes + keys and values) over
   pass time, and labelled modelled.
 - All tokens of a round come at its end, so gaps between tokens are bursty under speculation; TPOT
   is the figure to compare."""
+
+_NO_COUNTER = "No counter of memory traffic was read."
+_COUNTER = "The counter of memory traffic averages over its window and is not split by pass."
+
+_HOW_OBSERVED = """\
+- Means are weighted by time, and 5 to 95 % are percentiles of the samples. Where three times the
+  usual time passed between two readings, nothing is said of the time between.
+- A window is the time that a source averages over, as it declares it; the basis says whether that
+  is documented, assumed or measured. Hz and jitter are what was delivered, not what was asked for.
+- EMC busy is a share of the running memory clock, of all who use the memory, reads and writes.
+- A phase has a bandwidth only where it lasted for six windows of the counter; the first five are
+  left out of it, for they still hold what was before."""
 
 
 def check_folder(folder: Path, *, force: bool) -> None:
@@ -99,6 +119,9 @@ def _opening(summary: Summary) -> Iterator[str]:
         yield f"**{escaped(stamp)}**"
     if question := session.recipe.get("question"):
         yield f"*{escaped(str(question))}*"
+    if session.kind in OBSERVED_KINDS:
+        yield "**" + " ".join(escaped(sentence) for sentence in observed(summary)) + "**"
+        return
     lines = [
         f"- **{escaped(h.target)}: {escaped(h.answer)}.** {_capital(escaped(h.reason))}."
         for h in headlines(summary)
@@ -134,6 +157,12 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
         pipe_table(pass_table(summary)),
         _plot("roofline.svg", plots),
     )
+    yield _titled(
+        "Phases",
+        pipe_table(phase_table(summary.phases, summary.session.duration_s)),
+        *phase_notes(summary),
+    )
+    yield _titled("Signals", pipe_table(signal_table(summary.signals)))
     yield _titled("Limits", _limits(summary))
 
 
@@ -143,7 +172,7 @@ def _background(summary: Summary) -> Iterator[str]:
         "Environment", pipe_table(environment_table(summary)), pipe_table(model_table(summary))
     )
     yield _titled("Not measured", "\n".join(f"- {line}" for line in _not_measured(summary)))
-    yield _titled("How it was measured", _HOW)
+    yield _titled("How it was measured", _how(summary))
 
 
 def _output(summary: Summary) -> str:
@@ -178,11 +207,18 @@ def _limits(summary: Summary) -> str:
 
 def _not_measured(summary: Summary) -> Iterator[str]:
     """What a reader may look for and will not find, and why."""
-    if all(leg.power_w is None for leg in summary.legs):
+    yield from (escaped(line) for line in absent_lines(summary))
+    if summary.session.kind not in OBSERVED_KINDS:
+        yield from _not_decoded(summary)
+
+
+def _not_decoded(summary: Summary) -> Iterator[str]:
+    """What a run of decoding lacks."""
+    if not _has(summary, "power_w"):
         yield "power and energy: no power sensor was read in this session"
-    if all(leg.gpu_busy_frac is None for leg in summary.legs):
+    if not _has(summary, "gpu_busy_frac"):
         yield "GPU load: no GPU was read in this session"
-    if all(leg.bandwidth is None or leg.bandwidth.kind != "measured" for leg in summary.legs):
+    if not _has(summary, "dram_bandwidth_bytes_per_s"):
         yield "memory traffic: no counter was read; bandwidth is modelled"
     if not summary.contention:
         yield "contention for the memory bus: not part of this recipe"
@@ -195,6 +231,18 @@ def _not_measured(summary: Summary) -> Iterator[str]:
     for comparison in summary.comparisons:
         if comparison.predicted_speedup is None:
             yield f"predicted speed-up of {escaped(comparison.variant)}: v or c was not held"
+
+
+def _how(summary: Summary) -> str:
+    if summary.session.kind in OBSERVED_KINDS:
+        return _HOW_OBSERVED
+    counted = _has(summary, "dram_bandwidth_bytes_per_s")
+    return _HOW.format(counter=_COUNTER if counted else _NO_COUNTER)
+
+
+def _has(summary: Summary, family: str) -> bool:
+    """Whether a signal of that name or family was read, be it to believe or not."""
+    return any(signal.n and signal.name.partition(".")[0] == family for signal in summary.signals)
 
 
 def _titled(title: str, *parts: str) -> str:

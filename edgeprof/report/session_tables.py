@@ -11,6 +11,7 @@ from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.analysis.summary import Comparison, Summary, VariantFigures
 from edgeprof.quantity import Quantity
 from edgeprof.report.headline import ratio
+from edgeprof.report.signals import OBSERVED_KINDS
 from edgeprof.report.table import Table
 from edgeprof.units import show
 
@@ -196,7 +197,7 @@ def output_table(summary: Summary) -> Table:
 def environment_table(summary: Summary) -> Table:
     """What a reader needs to judge and repeat the figures."""
     device, environment = summary.device, summary.environment
-    session, recipe = summary.session, summary.session.recipe
+    session = summary.session
     rows: list[Sequence[str]] = [
         ("board", _text(device, "name")),
         *_board_rows(device),
@@ -204,12 +205,8 @@ def environment_table(summary: Summary) -> Table:
         ("memory", _bytes(environment, "memory_bytes")),
         ("last-level cache", _bytes(environment, "last_level_cache_bytes")),
         ("platform", _text(environment, "platform")),
-        ("ONNX Runtime", _text(environment, "onnxruntime")),
-        ("Python, numpy", f"{_text(environment, 'python')}, {_text(environment, 'numpy')}"),
+        *([] if session.kind in OBSERVED_KINDS else _decoding_rows(summary)),
         ("edgeprof", session.edgeprof_version),
-        ("recipe", _text(recipe, "name")),
-        ("prompts", _prompts(session.prompts)),
-        ("new tokens, seed", f"{_text(recipe, 'new_tokens')}, {_text(recipe, 'seed')}"),
         ("temperatures", _temperatures(summary)),
         ("session", f"{session.id}, {session.created_utc}"),
     ]
@@ -267,6 +264,18 @@ def _board_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
         ("L4T", _text(device, "l4t")),
         ("power mode", _text(device, "power_mode")),
         ("clocks", _text(device, "clocks")),
+    ]
+
+
+def _decoding_rows(summary: Summary) -> list[tuple[str, str]]:
+    """What only matters where edgeprof itself decoded."""
+    environment, recipe = summary.environment, summary.session.recipe
+    return [
+        ("ONNX Runtime", _text(environment, "onnxruntime")),
+        ("Python, numpy", f"{_text(environment, 'python')}, {_text(environment, 'numpy')}"),
+        ("recipe", _text(recipe, "name")),
+        ("prompts", _prompts(summary.session.prompts)),
+        ("new tokens, seed", f"{_text(recipe, 'new_tokens')}, {_text(recipe, 'seed')}"),
     ]
 
 

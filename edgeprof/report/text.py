@@ -14,6 +14,15 @@ from edgeprof.report.session_tables import (
     variant_table,
     verify_table,
 )
+from edgeprof.report.signals import (
+    OBSERVED_KINDS,
+    absent_lines,
+    observed,
+    phase_notes,
+    phase_table,
+    signal_table,
+    telling,
+)
 from edgeprof.report.table import Table, table
 
 _LINE = 100  # longer lines are hard to read, however wide the window
@@ -40,6 +49,10 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     yield _section(title, pass_table(summary), width)
     title = "Ceilings: the most that a large product reached here, lower bounds of the machine"
     yield _section(title, ceiling_table(summary), width)
+    yield _phases(summary, width)
+    title = "Signals: means over time; windows are those that the sources declare"
+    yield _section(title, signal_table(telling(summary.signals)), width)
+    yield _listed("Not measured", absent_lines(summary), line)
     yield _limits(summary, line)
     yield _listed("Warnings", summary.warnings, line)
 
@@ -53,6 +66,8 @@ def _title(summary: Summary) -> str:
 
 
 def _headlines(summary: Summary, line: int) -> str:
+    if summary.session.kind in OBSERVED_KINDS:
+        return "\n".join(_folded(sentence, line) for sentence in observed(summary))
     found = headlines(summary)
     if not found:
         return "No variant with a drafter was compared with plain decoding."
@@ -70,6 +85,13 @@ def _section(title: str, content: Table, width: int) -> str:
         return ""
     heading = _folded(title, min(width, _LINE), hanging=0)
     return f"{heading}\n{table(content.headers, content.rows, left=content.left, width=width)}"
+
+
+def _phases(summary: Summary, width: int) -> str:
+    content = phase_table(summary.phases, summary.session.duration_s)
+    notes = [_folded(note, min(width, _LINE)) for note in phase_notes(summary)]
+    section = _section("Phases that the program announced", content, width)
+    return "\n".join([section, *notes]) if section else ""
 
 
 def _limits(summary: Summary, line: int) -> str:

@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 
 Phase = Literal["prefill", "decode", "draft", "verify", "ceiling"]
 Origin = Literal["plain", "accepted", "corrected", "bonus"]
-LegKind = Literal["decode", "held", "ceiling", "check", "mark"]
+LegKind = Literal["decode", "held", "ceiling", "check", "command", "mark"]
 LegStatus = Literal["running", "complete", "interrupted", "died", "failed"]
 Quality = Literal["ok", "suspect", "simulated", "replayed"]
 WindowKind = Literal["boxcar", "exponential", "instantaneous", "unknown"]
@@ -26,8 +26,9 @@ class Leg(Struct, frozen=True, kw_only=True, tag=True):
 
     ``kind`` is ``decode`` (requests answered by one variant), ``held`` (one kind of pass repeated
     at a fixed depth, for the cost of an n-token pass), ``ceiling`` (a large product that measures
-    bandwidth or arithmetic through the same runtime), ``check`` (do passes agree bit for bit) or
-    ``mark`` (a phase that the profiled program announced by itself).
+    bandwidth or arithmetic through the same runtime), ``check`` (do passes agree bit for bit),
+    ``command`` (the life of a program that was watched) or ``mark`` (a phase that this program
+    announced by itself).
     """
 
     id: int

@@ -1,0 +1,381 @@
+"""What each channel of a session delivered: its mean and spread, its rate, and whether to believe
+it. Unknown stays unknown, and a channel that is suspect gives no figure.
+"""
+
+import re
+import statistics
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from edgeprof.analysis.statistics import percentile, standard_deviation
+from edgeprof.quantity import Quantity
+from edgeprof.session.records import (
+    Event,
+    Quality,
+    Sample,
+    Session,
+    Signal,
+    WindowBasis,
+    WindowKind,
+)
+
+# Of two sources of a signal the one named first is believed.
+SOURCE_ORDER = ("sysfs", "tegrastats", "jtop", "host", "replay")
+SHORTER = "the run was shorter than the sampling interval"
+
+# What matters most comes first; families end in a dot.
+_ORDER = (
+    "dram_bandwidth_bytes_per_s", "emc_busy_frac", "emc_clock_hz", "gpu_busy_frac", "gpu_clock_hz",
+    "cpu_busy_frac", "cpu_online", "power_w.total", "power_w.", "temp_c.", "ram_used_bytes",
+    "ram_total_bytes", "swap_used_bytes", "throttle_events.", "cooling_state.",
+)  # fmt: skip
+
+_GAP = 3.0  # times the usual time between two readings: nothing is known of what lies between
+_ENOUGH_COVERAGE = 0.5  # of what the source that covers most has
+_LATCHED_SAMPLES = 5
+_BUSY_EMC = 0.3
+_LONGEST_TEXT = 300
+
+
+class Span(NamedTuple):
+    """The time that a session's figures are about."""
+
+    t0_ns: int
+    t1_ns: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.t1_ns - self.t0_ns) / 1e9
+
+
+class Channel(Struct, frozen=True, kw_only=True):
+    """A signal from one source and its samples in the span; ``suspect`` says why not to believe it.
+
+    ``times_ns`` and ``values`` hold the readings that are known, each at the middle of its read;
+    ``held`` the pairs of them between which nothing is missing, by the index of the first.
+    """
+
+    signal: Signal
+    times_ns: list[int]
+    values: list[float]
+    held: list[int]
+    qualities: dict[Quality, int]
+    intervals_s: list[float]
+    suspect: str | None
+
+    @property
+    def covered_s(self) -> float:
+        return sum(self.times_ns[i + 1] - self.times_ns[i] for i in self.held) / 1e9
+
+    def mean(self) -> float | None:
+        """Over the time that is covered, each pair of readings held together by a straight line."""
+        if not self.values:
+            return None
+        area = 0.0
+        for i in self.held:
+            seconds = (self.times_ns[i + 1] - self.times_ns[i]) / 1e9
+            area += (self.values[i] + self.values[i + 1]) / 2 * seconds
+        return area / self.covered_s if self.covered_s > 0 else statistics.fmean(self.values)
+
+    def between(self, t0_ns: int, t1_ns: int) -> list[float]:
+        """The values read in that time."""
+        first, last = bisect_left(self.times_ns, t0_ns), bisect_right(self.times_ns, t1_ns)
+        return self.values[first:last]
+
+
+class SignalFigures(Struct, frozen=True, kw_only=True):
+    """A channel in figures. ``mean`` and percentiles are None where ``reason`` says why.
+
+    ``chosen`` marks the source that stands for the signal; ``samples`` counts by quality,
+    ``unknown`` those without a value. ``coverage_frac`` is the share of the run between readings.
+    """
+
+    name: str
+    unit: str
+    source: str
+    chosen: bool
+    mean: Quantity | None
+    p5: float | None
+    p50: float | None
+    p95: float | None
+    n: int
+    unknown: int
+    samples: dict[Quality, int]
+    coverage_frac: float | None
+    window_s: float | None
+    window_kind: WindowKind
+    window_basis: WindowBasis | None
+    asked_hz: float | None
+    delivered_hz: float | None
+    jitter_s: float | None
+    read_latency_s: float | None
+    node: str | None
+    note: str | None
+    suspect: bool
+    reason: str | None
+
+
+class AbsentSignal(Struct, frozen=True, kw_only=True):
+    """A signal, or a family such as ``power_w``, that a source could not give; what mends it."""
+
+    signal: str
+    source: str
+    reason: str
+    fix: str | None
+
+
+def span_of(session: Session) -> Span:
+    """From the start to the end of the command or the legs; without any, of the samples."""
+    commands = [leg for leg in session.legs if leg.kind == "command"]
+    legs = commands or session.legs
+    starts = [leg.t0_ns for leg in legs] or [sample.t0_ns for sample in session.samples]
+    ends = [leg.t1_ns for leg in legs if leg.t1_ns is not None]
+    if not ends or len(ends) < len(legs):  # nobody wrote down how it ended
+        ends += [sample.t1_ns for sample in session.samples]
+        ends += [leg.t0_ns for leg in legs]
+    t0_ns = min(starts, default=0)
+    return Span(t0_ns, max(max(ends, default=t0_ns), t0_ns))
+
+
+def channels_of(session: Session) -> list[Channel]:
+    """One entry a signal and source, in the order of their weight, numbers in their order."""
+    span = span_of(session)
+    signals: dict[tuple[str, str], list[Signal]] = defaultdict(list)
+    for signal in session.signals:
+        signals[signal.name, signal.source].append(signal)
+    samples: dict[int, list[Sample]] = defaultdict(list)
+    for sample in session.samples:
+        if span.t0_ns <= _middle(sample) <= span.t1_ns:
+            samples[sample.signal_id].append(sample)
+    suspicions = _suspicions(session.events)
+    channels = [
+        _channel(
+            same[-1],
+            sorted((s for one in same for s in samples[one.id]), key=_middle),
+            suspicions.get(key),
+        )
+        for key, same in signals.items()
+    ]
+    return sorted(_without_latched(channels, session), key=lambda channel: _rank(channel.signal))
+
+
+def chosen_channels(channels: Iterable[Channel]) -> dict[str, Channel]:
+    """By name the channel that stands for it: one that is not suspect, covers about as much of the
+    run as any, and comes from the best source."""
+    by_name: dict[str, list[Channel]] = defaultdict(list)
+    for channel in channels:
+        if channel.values and channel.suspect is None:
+            by_name[channel.signal.name].append(channel)
+    found = {}
+    for name, rivals in by_name.items():
+        most_s = max(rival.covered_s for rival in rivals)
+        fair = [rival for rival in rivals if rival.covered_s >= _ENOUGH_COVERAGE * most_s]
+        found[name] = min(fair, key=lambda rival: source_rank(rival.signal.source))
+    return found
+
+
+def signal_figures(channels: Sequence[Channel], span: Span) -> list[SignalFigures]:
+    """In the order of the channels."""
+    chosen = {id(channel) for channel in chosen_channels(channels).values()}
+    return [_figures(channel, span, id(channel) in chosen) for channel in channels]
+
+
+def absences(session: Session, channels: Iterable[Channel]) -> list[AbsentSignal]:
+    """What the sources said they could not give, less what another source gave after all."""
+    given = {channel.signal.name for channel in channels if channel.values}
+    families = {name.partition(".")[0] for name in given}
+    found: dict[tuple[str, str], AbsentSignal] = {}
+    for event in session.events:
+        signal, source = _text(event, "signal"), _text(event, "source")
+        if event.kind == "absent" and signal and signal not in given | families:
+            found.setdefault(
+                (signal, source or ""),
+                AbsentSignal(
+                    signal=signal,
+                    source=source or "not recorded",
+                    reason=_text(event, "reason") or "reason not recorded",
+                    fix=_text(event, "fix"),
+                ),
+            )
+    return sorted(found.values(), key=lambda absent: _order(absent.signal))
+
+
+def numeric_order(name: str) -> list[tuple[int, str]]:
+    """A key by which cpu2 comes before cpu10."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if index % 2 else (0, part) for index, part in enumerate(parts)]
+
+
+def source_rank(source: str) -> int:
+    """The place of a source in the order of belief; one that is not known comes last."""
+    return SOURCE_ORDER.index(source) if source in SOURCE_ORDER else len(SOURCE_ORDER)
+
+
+def _channel(signal: Signal, samples: Sequence[Sample], suspicion: str | None) -> Channel:
+    qualities = Counter(sample.quality for sample in samples)
+    usual_s = _usual_interval_s(samples)
+    times: list[int] = []
+    values: list[float] = []
+    held: list[int] = []
+    intervals: list[float] = []
+    known_before = False
+    for sample in samples:
+        t_ns = _middle(sample)
+        if sample.value is not None:
+            seconds = (t_ns - times[-1]) / 1e9 if known_before else None
+            if seconds is not None and seconds <= _GAP * usual_s:
+                held.append(len(times) - 1)
+                intervals.append(seconds)
+            times.append(t_ns)
+            values.append(sample.value)
+        known_before = sample.value is not None
+    if suspicion is None and qualities["suspect"]:
+        suspicion = f"{qualities['suspect']} of {len(samples)} samples are suspect"
+    return Channel(
+        signal=signal,
+        times_ns=times,
+        values=values,
+        held=held,
+        qualities=dict(qualities),
+        intervals_s=intervals,
+        suspect=suspicion,
+    )
+
+
+def _without_latched(channels: list[Channel], session: Session) -> list[Channel]:
+    """A GPU load that is 0 from end to end, while the GPU must have worked, is not believed."""
+    emc = chosen_channels(channels).get("emc_busy_frac")
+    emc_busy = statistics.fmean(emc.values) if emc is not None else 0.0
+    on_gpu = any(
+        word in pass_.provider.lower() for pass_ in session.passes for word in ("cuda", "tensorrt")
+    )
+    return [
+        _with_suspicion(channel, _latched(channel, on_gpu=on_gpu, emc_busy=emc_busy))
+        for channel in channels
+    ]
+
+
+def _latched(channel: Channel, *, on_gpu: bool, emc_busy: float) -> str | None:
+    if channel.signal.name != "gpu_busy_frac" or len(channel.values) < _LATCHED_SAMPLES:
+        return None
+    if any(channel.values):
+        return None
+    if on_gpu:
+        what = "though the model ran on it"
+    elif channel.signal.source == "jtop" and emc_busy >= _BUSY_EMC:
+        what = f"while the memory was {100 * emc_busy:.0f} % busy"
+    else:
+        return None
+    return (
+        f"the GPU's load was 0 in all {len(channel.values)} samples {what}: restart jtop.service "
+        "(sudo systemctl restart jtop.service)"
+    )
+
+
+def _with_suspicion(channel: Channel, reason: str | None) -> Channel:
+    if reason is None or channel.suspect is not None:
+        return channel
+    return replace(channel, suspect=reason)
+
+
+def _figures(channel: Channel, span: Span, chosen: bool) -> SignalFigures:
+    signal, values = channel.signal, channel.values
+    reason = channel.suspect if values else _why_nothing(channel, span)
+    believed = sorted(values) if reason is None else []
+    spread = [percentile(believed, part) if believed else None for part in (0.05, 0.5, 0.95)]
+    mean = channel.mean() if believed else None
+    return SignalFigures(
+        name=signal.name,
+        unit=signal.unit,
+        source=signal.source,
+        chosen=chosen,
+        mean=None
+        if mean is None
+        else Quantity(
+            value=mean,
+            n=len(values),
+            kind="measured",
+            source=f"{signal.source}, time-weighted mean of the samples",
+            window_s=signal.window_s,
+        ),
+        p5=spread[0],
+        p50=spread[1],
+        p95=spread[2],
+        n=len(values),
+        unknown=sum(channel.qualities.values()) - len(values),
+        samples=channel.qualities,
+        coverage_frac=min(channel.covered_s / span.seconds, 1.0) if span.seconds > 0 else None,
+        window_s=signal.window_s,
+        window_kind=signal.window_kind,
+        window_basis=signal.window_basis,
+        asked_hz=signal.asked_hz,
+        delivered_hz=_delivered_hz(channel),
+        jitter_s=signal.jitter_s
+        if signal.jitter_s is not None
+        else standard_deviation(channel.intervals_s),
+        read_latency_s=signal.read_latency_s,
+        node=signal.node,
+        note=signal.note,
+        suspect=channel.suspect is not None,
+        reason=reason,
+    )
+
+
+def _delivered_hz(channel: Channel) -> float | None:
+    """As the sampler counted it; of a session that was cut short, from the samples."""
+    if channel.signal.delivered_hz is not None:
+        return channel.signal.delivered_hz
+    seconds = sum(channel.intervals_s)
+    return len(channel.intervals_s) / seconds if seconds > 0 else None
+
+
+def _why_nothing(channel: Channel, span: Span) -> str:
+    if channel.suspect is not None:
+        return channel.suspect
+    if channel.qualities:
+        return "no reading had a value"
+    asked_hz = channel.signal.asked_hz
+    interval_s = 1 / asked_hz if asked_hz else channel.signal.window_s or 1.0
+    return SHORTER if span.seconds < 2 * interval_s else "no sample came"
+
+
+def _suspicions(events: Iterable[Event]) -> dict[tuple[str, str], str]:
+    """Why a channel is suspect, by signal and source; the first reason of each."""
+    found: dict[tuple[str, str], str] = {}
+    for event in events:
+        signal, source = _text(event, "signal"), _text(event, "source")
+        if event.kind == "suspect" and signal and source:
+            found.setdefault((signal, source), _text(event, "reason") or "reason not recorded")
+    return found
+
+
+def _text(event: Event, key: str) -> str | None:
+    """Details are free JSON: what is not text there is not known here."""
+    value = event.detail.get(key)
+    return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None
+
+
+def _usual_interval_s(samples: Sequence[Sample]) -> float:
+    steps = [(_middle(later) - _middle(earlier)) / 1e9 for earlier, later in pairwise(samples)]
+    return statistics.median(steps) if steps else 0.0
+
+
+def _middle(sample: Sample) -> int:
+    return (sample.t0_ns + sample.t1_ns) // 2
+
+
+def _rank(signal: Signal) -> tuple[int, list[tuple[int, str]], int]:
+    return (*_order(signal.name), source_rank(signal.source))
+
+
+def _order(name: str) -> tuple[int, list[tuple[int, str]]]:
+    """By weight, then by name, numbers by their value."""
+    family = name.partition(".")[0] + "."
+    place = next((i for i, known in enumerate(_ORDER) if known in (name, family)), len(_ORDER))
+    return place, numeric_order(name)
