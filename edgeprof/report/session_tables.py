@@ -210,6 +210,7 @@ def environment_table(summary: Summary) -> Table:
         ("recipe", _text(recipe, "name")),
         ("prompts", _prompts(session.prompts)),
         ("new tokens, seed", f"{_text(recipe, 'new_tokens')}, {_text(recipe, 'seed')}"),
+        ("sampling", _sampling(recipe.get("sampling"))),
         ("temperatures", _temperatures(summary)),
         ("session", f"{session.id}, {session.created_utc}"),
     ]
@@ -255,7 +256,7 @@ def _variant_row(leg: VariantFigures, comparison: Comparison | None) -> Sequence
 
 def _output(output: Output) -> str:
     if output.identical is None:
-        return "not compared"
+        return output.not_comparable or "not compared"
     return f"{output.answers_identical} of {output.answers_compared} equal"
 
 
@@ -288,6 +289,16 @@ def _prompts(prompts: list[dict[str, Any]]) -> str:
     joined = "\n".join(sorted(str(prompt["sha256"]) for prompt in prompts))
     digest = hashlib.sha256(joined.encode()).hexdigest()
     return f"{len(prompts)} ({listed}), digest {digest[:12]}"
+
+
+def _sampling(rule: Any) -> str:
+    """What the recipe says of choosing tokens; at temperature 0 only that."""
+    if not isinstance(rule, dict):
+        return NOT_RECORDED
+    if rule.get("temperature") == 0:
+        return "greedy"
+    keys = ("temperature", "top_k", "top_p", "min_p")
+    return ", ".join(f"{key.replace('_', '-')} {_text(rule, key)}" for key in keys)
 
 
 def _text(values: dict[str, Any], key: str) -> str:
