@@ -8,7 +8,7 @@ fewer below.
 """
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,35 +22,44 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Columns = NDArray[np.intp]
 
-_BLOCK = 256  # a running sum over this many, not over a whole vocabulary
+_BLOCK = 256  # so many are summed up or sorted at once, not a whole vocabulary
 _ROWS = 64  # of the folded vocabulary in which the largest logits are looked for
-_FIRST_NUCLEUS = 256
 _COLDEST = 1e-30  # below, float32 divides by zero; any difference of logits is infinite already
 
 
-class Distribution(NamedTuple):
-    """The probabilities of some ``tokens``, in ascending order; any other token has none."""
+class Distribution:
+    """The probabilities of some ``tokens``, in ascending order; any other token has none.
 
-    tokens: "NDArray[np.int64]"
-    probabilities: "Floats"
+    Held as ``weights``, which ``total`` makes probabilities of: most are never looked at.
+    """
+
+    def __init__(self, tokens: "NDArray[np.int64]", weights: "NDArray[Any]") -> None:
+        self.tokens = tokens
+        self.weights = weights
+        starts = np.arange(0, len(weights), _BLOCK)
+        self._ends = np.cumsum(np.add.reduceat(weights, starts, dtype=np.float64))
+        self.total = float(self._ends[-1])
+
+    @property
+    def probabilities(self) -> "Floats":
+        found: Floats = self.weights / np.float64(self.total)
+        return found
 
     def probability(self, token: int) -> float:
         place = int(np.searchsorted(self.tokens, token))
         known = place < len(self.tokens) and self.tokens[place] == token
-        return float(self.probabilities[place]) if known else 0.0
+        return float(self.weights[place]) / self.total if known else 0.0
 
     def draw(self, uniform: float) -> int:
         """The token at ``uniform``, of [0, 1), on the probabilities laid end to end."""
-        starts = np.arange(0, len(self.tokens), _BLOCK)
-        ends = np.cumsum(np.add.reduceat(self.probabilities, starts))
-        point = uniform * ends[-1]
-        block = int(np.searchsorted(ends, point, side="right"))
+        point = uniform * self.total
+        block = int(np.searchsorted(self._ends, point, side="right"))
         if block:
-            point -= ends[block - 1]
+            point -= float(self._ends[block - 1])
         first = block * _BLOCK
-        inside = np.cumsum(self.probabilities[first : first + _BLOCK])
+        inside = np.cumsum(self.weights[first : first + _BLOCK], dtype=np.float64)
         # The two sums may round apart: no further than the last token that has a probability.
-        point = min(point, np.nextafter(inside[-1], 0))
+        point = min(point, float(np.nextafter(inside[-1], 0)))
         return int(self.tokens[first + np.searchsorted(inside, point, side="right")])
 
 
@@ -64,7 +73,7 @@ def residual(target: Distribution, draft: Distribution) -> Distribution:
 
     Where rounding leaves nothing, the two are the same and the target itself is as good.
     """
-    rest = target.probabilities.copy()
+    rest = target.probabilities
     if np.array_equal(target.tokens, draft.tokens):
         rest -= draft.probabilities
     else:
@@ -73,11 +82,7 @@ def residual(target: Distribution, draft: Distribution) -> Distribution:
         shared = target.tokens[places] == draft.tokens
         rest[places[shared]] -= draft.probabilities[shared]
     np.maximum(rest, 0, out=rest)
-    total = rest.sum()
-    if total <= 0:
-        return target
-    rest /= total
-    return Distribution(target.tokens, rest)
+    return Distribution(target.tokens, rest) if rest.any() else target
 
 
 class Chance(Protocol):
@@ -140,8 +145,10 @@ class Sampler:
                     "too large for the type it computes in"
                 )
             kept = kept_columns(known, self._rule)
-            probabilities = _softmax(known[kept], peak, self._rule.temperature)
-        return Distribution(self._tokens[kept], probabilities)
+            weights = known[kept] - peak
+            weights /= np.float32(max(self._rule.temperature, _COLDEST))
+            np.exp(weights, out=weights)
+        return Distribution(self._tokens[kept], weights)
 
     def _choose_columns(self, count: int) -> None:
         """The columns within the vocabulary, in the order of their tokens."""
@@ -163,7 +170,7 @@ def kept_columns(logits: "NDArray[np.float32]", rule: Sampling) -> Any:
     if rule.min_p > 0:
         least = logits.max() + np.float32(math.log(rule.min_p))
         kept = _of(kept, np.flatnonzero(logits[kept] >= least))
-    return kept if isinstance(kept, slice) else np.sort(kept)
+    return kept
 
 
 def _of(kept: Any, chosen: "Columns") -> Any:
@@ -172,7 +179,7 @@ def _of(kept: Any, chosen: "Columns") -> Any:
 
 
 def largest(logits: "NDArray[np.float32]", count: int) -> "Columns":
-    """The columns of the ``count`` largest, in descending order; the lowest column wins a tie.
+    """The columns of the ``count`` largest, ascending; the lowest column wins a tie.
 
     The vocabulary is folded and the maxima of the fold looked at first: the ``count``-th largest of
     them is no larger than the ``count``-th largest of all, and few logits reach it.
@@ -187,27 +194,40 @@ def largest(logits: "NDArray[np.float32]", count: int) -> "Columns":
         bound = np.partition(seen, len(seen) - count)[len(seen) - count]
         candidates = np.flatnonzero(logits >= bound)
     order = np.argsort(-logits[candidates], kind="stable")
-    return candidates[order[:count]]
+    return np.sort(candidates[order[:count]])
 
 
 def _nucleus(logits: "NDArray[np.float32]", share: float) -> "Columns":
-    """The fewest columns, largest first, that hold at least this share of the probability."""
+    """The fewest columns that hold at least this share of the probability, ascending; the lowest
+    column wins a tie."""
     weights = np.exp(logits - logits.max())
-    wanted = share * weights.sum(dtype=np.float64)
-    count = _FIRST_NUCLEUS
-    while True:
-        first = largest(logits, count)
-        mass = np.cumsum(weights[first], dtype=np.float64)
-        if mass[-1] >= wanted or count >= len(logits):
-            return first[: int(np.searchsorted(mass, wanted)) + 1]
-        count *= 8
+    whole = weights.sum(dtype=np.float64)
+    wanted = share * whole
+    columns = largest(logits, _BLOCK)
+    if weights[columns].sum(dtype=np.float64) < wanted:
+        # What is below this holds less than is to be left out, even all together.
+        columns = np.flatnonzero(weights >= (whole - wanted) / len(weights))
+    least = _least_weight(weights[columns], wanted)
+    columns = columns[weights[columns] >= least]
+    spare = int((weights[columns].sum(dtype=np.float64) - wanted) / least)
+    if spare > 0:
+        ties = np.flatnonzero(weights[columns] == least)
+        columns = np.delete(columns, ties[max(1, len(ties) - spare) :])
+    return columns
 
 
-def _softmax(logits: "NDArray[np.float32]", peak: Any, temperature: float) -> "Floats":
-    """Exponentials in float32, their sum and what follows in float64."""
-    weights = logits - peak
-    weights /= np.float32(max(temperature, _COLDEST))
-    np.exp(weights, out=weights)
-    probabilities: Floats = weights.astype(np.float64)
-    probabilities /= probabilities.sum()
-    return probabilities
+def _least_weight(weights: "NDArray[np.float32]", wanted: float) -> Any:
+    """The last weight it takes, from the largest down, to reach the sum ``wanted``: halves the
+    candidates, by size and not sorted, until few are left."""
+    while len(weights) > _BLOCK:
+        middle = len(weights) // 2
+        weights = np.partition(weights, middle)
+        upper = weights[middle:].sum(dtype=np.float64)
+        if upper >= wanted:
+            weights = weights[middle:]
+        else:
+            wanted -= upper
+            weights = weights[:middle]
+    weights = np.sort(weights)[::-1]
+    place = int(np.searchsorted(np.cumsum(weights, dtype=np.float64), wanted))
+    return weights[min(place, len(weights) - 1)]
