@@ -256,7 +256,7 @@ def _variant_row(leg: VariantFigures, comparison: Comparison | None) -> Sequence
 
 def _output(output: Output) -> str:
     if output.identical is None:
-        return output.not_comparable or "not compared"
+        return "not compared"
     return f"{output.answers_identical} of {output.answers_compared} equal"
 
 

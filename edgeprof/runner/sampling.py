@@ -42,7 +42,7 @@ class Distribution:
 
     @property
     def probabilities(self) -> "Floats":
-        found: Floats = self.weights / np.float64(self.total)
+        found: Floats = np.divide(self.weights, self.total, dtype=np.float64)
         return found
 
     def probability(self, token: int) -> float:

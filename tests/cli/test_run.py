@@ -157,7 +157,7 @@ def test_sampling_options_are_in_the_session_and_the_report(
     options = ["--temperature", "0.9", "--top-k", "50", "--top-p", "0.9", "--min-p", "0.02"]
     code, out, err = finish(start("run", recipe(), "-o", "s.sqlite", "--seed", "11", *options))
     assert code == 0, err
-    assert "sampled: not comparable token for token" in out
+    assert "answers sampled: not comparable token for token" in " ".join(out.split())
     stored = read_session(tmp_path / "s.sqlite").info.recipe
     assert stored["sampling"] == {"temperature": 0.9, "top_k": 50, "top_p": 0.9, "min_p": 0.02}
     assert stored["seed"] == 11
