@@ -88,11 +88,41 @@ class Prompt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(max_length=100_000)]
 
 
+class Sampling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the next token is chosen, by target and draft alike.
+
+    Temperature 0 takes the most probable one, whatever the rest says. Above it a token is drawn:
+    from the ``top_k`` most probable ones (0: from all), of those the fewest that hold ``top_p`` of
+    the probability, of those the ones with at least ``min_p`` of the most probable one's, and the
+    temperature flattens or sharpens what is left.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, allowed, says in (
+            ("temperature", 0 <= self.temperature <= 100, "from 0 to 100"),
+            ("top_k", 0 <= self.top_k <= 1_000_000, "from 0, which is off, to 1000000"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and up to 1, which is off"),
+            ("min_p", 0 <= self.min_p < 1, "from 0, which is off, to below 1"),
+        ):
+            if not allowed:  # not a number is in no range
+                raise ValueError(f"{name} is {getattr(self, name)}, allowed is {says}")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+
 class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to run. ``template`` wraps a prompt's text at ``{prompt}``.
 
     ``verify_tokens`` lists the pass sizes whose cost is measured on held passes, at
-    ``held_context_tokens``, ``held_repeats`` times each; empty: not measured.
+    ``held_context_tokens``, ``held_repeats`` times each; empty: not measured. ``seed`` fixes all
+    that is left to chance: the tokens of probes and held passes, and what is sampled.
     """
 
     schema: Literal["edgeprof.recipe/1"]
@@ -112,6 +142,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     held_context_tokens: Count = 256
     held_repeats: Count = 9
     measure_ceiling: bool = True
+    sampling: Sampling = Sampling()
     seed: Seed = 0
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from edgeprof.catalog import RECIPES_FOLDER
 from edgeprof.errors import FileFault
-from edgeprof.recipe import ModelDrafter, NgramDrafter, Recipe, override, read_recipe
+from edgeprof.recipe import ModelDrafter, NgramDrafter, Recipe, Sampling, override, read_recipe
 
 SHIPPED = sorted(RECIPES_FOLDER.glob("*.toml"))
 MINIMAL = """
@@ -81,6 +81,14 @@ def test_defaults_fill_what_a_recipe_leaves_out(minimal: Path) -> None:
     recipe = read_recipe(minimal)
     assert (recipe.repeats, recipe.template, recipe.drafters) == (3, "{prompt}", {})
     assert recipe.variants[0].name == "t"
+    assert recipe.sampling.greedy and recipe.seed == 0
+
+
+def test_sampling_is_a_table_of_its_own(minimal: Path) -> None:
+    minimal.write_text(MINIMAL + "[sampling]\ntemperature = 1\ntop_k = 40\nmin_p = 0.05\n")
+    sampling = read_recipe(minimal).sampling
+    assert sampling == Sampling(temperature=1.0, top_k=40, top_p=1.0, min_p=0.05)
+    assert not sampling.greedy
 
 
 @pytest.mark.parametrize(
@@ -105,6 +113,15 @@ def test_defaults_fill_what_a_recipe_leaves_out(minimal: Path) -> None:
             "shortest is 5, more than longest, 2",
         ),
         ('model = "x.gguf"', 'model = "x.gguf", provider = "tpu"', "tpu"),
+        ("question", "sampling.temperature = -0.1\nquestion", "-0.1, allowed is from 0 to 100"),
+        ("question", "sampling.temperature = 101\nquestion", "101.0, allowed is from 0 to 100"),
+        ("question", "sampling.temperature = nan\nquestion", "nan, allowed is from 0 to 100"),
+        ("question", "sampling.top_k = -1\nquestion", "top_k is -1, allowed is from 0"),
+        ("question", "sampling.top_p = 0\nquestion", "above 0 and up to 1"),
+        ("question", "sampling.top_p = 1.01\nquestion", "above 0 and up to 1"),
+        ("question", "sampling.min_p = 1\nquestion", "to below 1"),
+        ("question", "sampling.min_p = inf\nquestion", "to below 1"),
+        ("question", "sampling.topk = 1\nquestion", "did you mean 'top_k'"),
         ("schema", "= schema", "not valid TOML"),
     ],
 )

@@ -23,6 +23,7 @@ Bound = Literal["value", "low", "high"]
 
 _FREE = Quantity(value=0.0, low=0.0, high=0.0, kind="modelled", source="no draft model runs")
 
+NOT_COMPARABLE = "sampled: not comparable token for token"
 REFERENCE = "plain one-token decoding of the same model through the same kernels"
 
 
@@ -44,9 +45,13 @@ class _Timing(NamedTuple):
 
 class Output(Struct, frozen=True, kw_only=True):
     """Are the answers the reference's, token for token? ``first_divergence`` is the earliest
-    position at which any answer differs, ``logit_gap`` the reference's margin there."""
+    position at which any answer differs, ``logit_gap`` the reference's margin there.
+
+    ``not_comparable`` says why no answer is expected to equal another, and none was compared.
+    """
 
     reference: str
+    not_comparable: str | None = None
     identical: bool | None
     first_divergence: int | None
     logit_gap: float | None
@@ -220,8 +225,24 @@ def shorter_drafts(
     return found
 
 
-def output_of(variant: str, pairs: Sequence[Pair], events: Sequence[Event]) -> Output:
-    """Compares token streams; the logit gap is the one noted while running."""
+def output_of(
+    variant: str, pairs: Sequence[Pair], events: Sequence[Event], *, sampled: bool = False
+) -> Output:
+    """Compares token streams; the logit gap is the one noted while running.
+
+    Sampled answers have the target's distribution and are as different as two plain ones.
+    """
+    if sampled:
+        return Output(
+            reference=REFERENCE,
+            not_comparable=NOT_COMPARABLE,
+            identical=None,
+            first_divergence=None,
+            logit_gap=None,
+            answers_compared=0,
+            answers_identical=0,
+            tokens_compared=0,
+        )
     differences = [
         (position, pair) for pair in pairs if (position := _first_difference(pair)) is not None
     ]

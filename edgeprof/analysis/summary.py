@@ -281,7 +281,7 @@ def _compare(
 ) -> Comparison:
     pairs = [] if plain is None else pairs_of(run, plain)
     speedup, cost = decode_speedup(pairs), round_cost(pairs)
-    output = output_of(run.name, pairs, session.events)
+    output = output_of(run.name, pairs, session.events, sampled=_is_sampled(session.info.recipe))
     acceptance = acceptance_of([r for answer in run.answers for r in answer.rounds])
     shorter = shorter_drafts(run, acceptance, costs.verify, costs.draft)
     verified = (run.draft_tokens or 0) + 1
@@ -314,3 +314,10 @@ def _compare(
         output=output,
         verdict=judge(evidence),
     )
+
+
+def _is_sampled(recipe: dict[str, Any]) -> bool:
+    """Did chance choose the tokens? A recipe without a word on it is greedy."""
+    sampling = recipe.get("sampling")
+    temperature = sampling.get("temperature") if isinstance(sampling, dict) else None
+    return isinstance(temperature, int | float) and temperature > 0

@@ -1,5 +1,6 @@
 """``edgeprof run``: a recipe in, a session file and its summary out."""
 
+import math
 import signal
 import sys
 from datetime import datetime, timezone
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
     from edgeprof.session.records import Leg, Session
 
 _SOURCES = ("sysfs", "tegrastats", "jtop", "host")
+
+
+class _Real(click.FloatRange):
+    """A number within a range; click lets one through that is no number, for it is below nothing
+    and above nothing."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
 
 
 @click.command()
@@ -35,6 +47,23 @@ _SOURCES = ("sysfs", "tegrastats", "jtop", "host")
     "-r", "--repeats", type=click.IntRange(1, 1000), help="How often every variant is run."
 )
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the targets.")
+@click.option(
+    "--temperature", type=_Real(0, 100),
+    help="Draw tokens at this temperature; 0 takes the most probable one.",
+)  # fmt: skip
+@click.option(
+    "--top-k", type=click.IntRange(0, 1_000_000),
+    help="Draw from this many most probable tokens; 0 is off.",
+)  # fmt: skip
+@click.option(
+    "--top-p", type=_Real(0, 1, min_open=True),
+    help="Draw from the fewest tokens that hold this share of the probability; 1 is off.",
+)  # fmt: skip
+@click.option(
+    "--min-p", type=_Real(0, 1, max_open=True),
+    help="Draw from tokens with this share of the most probable one's probability; 0 is off.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, (1 << 32) - 1), help="Fixes what is left to chance.")
 @click.option(
     "--prompt", "prompts", multiple=True, metavar="TEXT",
     help="A prompt of your own instead of the recipe's; may be given again.",
@@ -70,13 +99,15 @@ def command(
     from edgeprof.cli.prepare import prepare
     from edgeprof.profiling.recorder import record
     from edgeprof.profiling.selection import select
-    from edgeprof.recipe import read_recipe
+    from edgeprof.recipe import Sampling, read_recipe
     from edgeprof.session.store import check_output
 
     path = find_recipe(recipe)
     chosen = select(read_recipe(path), **changes)
     if changes["draft_tokens"] == 0:
         talk("draft length 0: plain decoding only")
+    if chosen.sampling.greedy and chosen.sampling != Sampling():
+        talk("temperature 0: greedy; top-k, top-p and min-p change nothing")
     output = output or _default_output(chosen)
     check_output(output, force=force)
     folders = prepare(chosen, path.parent, talk=talk)

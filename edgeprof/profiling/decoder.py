@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from math import isnan
 from pathlib import Path
 
+import numpy as np
 from msgspec import to_builtins
 from msgspec.structs import replace
 
@@ -32,6 +33,7 @@ from edgeprof.runner.drafters import Drafter, ModelDrafter
 from edgeprof.runner.drafters import NgramDrafter as NgramLookup
 from edgeprof.runner.held import held_passes
 from edgeprof.runner.ort_model import OrtModel
+from edgeprof.runner.sampling import Chance, Dice, Sampler
 from edgeprof.session.records import Leg, ModelRecord, Phase
 
 _clock = time.monotonic_ns
@@ -68,6 +70,7 @@ class _Decoding:
         self._tokenizers = {
             key: Tokenizer(read_decoder_folder(path)) for key, path in folders.items()
         }
+        self._id_counts = {key: tokenizer.id_count for key, tokenizer in self._tokenizers.items()}
         self._end_tokens = {
             key: read_decoder_folder(path).end_token_ids
             if job.recipe.stop_at_end_token
@@ -162,7 +165,7 @@ class _Decoding:
                 name = f"{variant.name} r{repeat} p{index + 1}"
                 with self._decode_leg(variant, name, repeat) as leg:
                     answers[variant.name] = leg, self._answer(leg, variant, index)
-            for variant in self._recipe.variants:
+            for variant in self._recipe.variants if self._recipe.sampling.greedy else []:
                 if variant.drafter is not None and variant.target in answers:
                     leg, tokens = answers[variant.name]
                     self._compare(leg, variant, index, answers[variant.target][1], tokens)
@@ -189,14 +192,16 @@ class _Decoding:
         """The answer of ``variant`` to the prompt with this index, written down as it comes."""
         prompt = self._job.prompts[variant.target][index]
         text = render(self._recipe, index)
+        chance = self._chance(leg.repeat, index)
         steps = decode(
             self._models[variant.target],
             prompt,
             new_tokens=self._recipe.new_tokens,
             clock=_clock,
-            drafter=self._drafter(variant),
+            drafter=self._drafter(variant, chance),
             draft_tokens=variant.draft_tokens or 0,
             end_tokens=self._end_tokens[variant.target],
+            sampler=self._sampler(variant.target, variant.target, chance),
         )
         names = {"target": self._names[variant.target]}
         if variant.drafter in self._names:
@@ -211,13 +216,35 @@ class _Decoding:
             prompt_tokens=len(prompt),
         )
 
-    def _drafter(self, variant: Variant) -> Drafter | None:
+    def _drafter(self, variant: Variant, chance: Chance | None) -> Drafter | None:
         if variant.drafter is None:
             return None
         drafter = self._recipe.drafters[variant.drafter]
         if isinstance(drafter, NgramDrafter):
             return NgramLookup(longest=drafter.longest, shortest=drafter.shortest)
-        return ModelDrafter(self._models[variant.drafter])
+        sampler = self._sampler(variant.drafter, variant.target, chance)
+        return ModelDrafter(self._models[variant.drafter], sampler)
+
+    def _chance(self, repeat: int, index: int) -> Chance | None:
+        """The same numbers for this prompt in this repeat, whatever ran before; None: greedy.
+
+        All variants of a target draw their first token alike, which makes pairs more alike.
+        """
+        if self._recipe.sampling.greedy:
+            return None
+        return Dice(np.random.default_rng([self._recipe.seed, repeat, index]))
+
+    def _sampler(self, key: str, target: str, chance: Chance | None) -> Sampler | None:
+        """Draws from this model the tokens that the target's tokenizer knows."""
+        if chance is None:
+            return None
+        return Sampler(
+            self._models[key],
+            self._recipe.sampling,
+            chance,
+            vocabulary=self._id_counts[target],
+            name=f"{self._job.models[key].folder}: {key}",
+        )
 
     def _compare(
         self, leg: Leg, variant: Variant, index: int, reference: list[int], tokens: list[int]

@@ -1,12 +1,14 @@
 """Cuts a recipe to what was asked for: some variants, another draft length, one's own prompt."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from edgeprof.errors import UsageFault
 from edgeprof.naming import unknown_name
-from edgeprof.recipe import Prompt, Recipe, Variant, override
+from edgeprof.recipe import Prompt, Recipe, Sampling, Variant, override
 
 
 def select(
@@ -18,11 +20,14 @@ def select(
     new_tokens: int | None = None,
     repeats: int | None = None,
     threads: int | None = None,
+    seed: int | None = None,
+    **sampling: float | None,
 ) -> Recipe:
     """The recipe with these changes, and with only the models that its variants need.
 
     ``variants`` are named as in reports, with or without their ``k=``. ``draft_tokens`` sets the
-    draft length of all, 0 leaves those with a drafter out. ``threads`` are those of the targets.
+    draft length of all, 0 leaves those with a drafter out. ``threads`` are those of the targets;
+    ``sampling`` takes keys of the recipe's table of that name.
     """
     chosen = _named(recipe.variants, variants)
     chosen = _with_draft_tokens(chosen, draft_tokens)
@@ -39,7 +44,15 @@ def select(
         prompts=[Prompt(kind="given", text=text) for text in prompts] or None,
         new_tokens=new_tokens,
         repeats=repeats,
+        sampling=_with(recipe.sampling, sampling),
+        seed=seed,
     )
+
+
+def _with(sampling: Sampling, changes: Mapping[str, float | None]) -> dict[str, Any]:
+    """The table of the recipe with what was given; ``override`` checks it."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    return {**to_builtins(sampling), **given}
 
 
 def _named(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:

@@ -24,6 +24,11 @@ class Tokenizer:
         except Exception as error:  # the library raises Exception itself
             raise FileFault(f"{path}: not a tokenizer: {error}") from error
 
+    @property
+    def id_count(self) -> int:
+        """Ids from here on stand for no token: they pad the model's embedding."""
+        return 1 + max(self._library.get_vocab(with_added_tokens=True).values(), default=-1)
+
     def encode(self, text: str) -> list[int]:
         return list(self._library.encode(text, add_special_tokens=False).ids)
 

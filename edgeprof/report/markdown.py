@@ -178,8 +178,13 @@ def _background(summary: Summary) -> Iterator[str]:
 def _output(summary: Summary) -> str:
     if not summary.comparisons:
         return ""
-    reference = summary.comparisons[0].output.reference
-    return f"The reference is {reference}.\n\n{pipe_table(output_table(summary))}"
+    output = summary.comparisons[0].output
+    if output.not_comparable is not None:
+        return (
+            f"Answers are {output.not_comparable}. Speculative sampling gives each token the "
+            "target's own distribution, whatever drafts."
+        )
+    return f"The reference is {output.reference}.\n\n{pipe_table(output_table(summary))}"
 
 
 def _balance(summary: Summary) -> str:

@@ -276,6 +276,7 @@ def _decoding_rows(summary: Summary) -> list[tuple[str, str]]:
         ("recipe", _text(recipe, "name")),
         ("prompts", _prompts(summary.session.prompts)),
         ("new tokens, seed", f"{_text(recipe, 'new_tokens')}, {_text(recipe, 'seed')}"),
+        ("sampling", _sampling(recipe.get("sampling"))),
     ]
 
 
@@ -297,6 +298,16 @@ def _prompts(prompts: list[dict[str, Any]]) -> str:
     joined = "\n".join(sorted(str(prompt["sha256"]) for prompt in prompts))
     digest = hashlib.sha256(joined.encode()).hexdigest()
     return f"{len(prompts)} ({listed}), digest {digest[:12]}"
+
+
+def _sampling(rule: Any) -> str:
+    """What the recipe says of choosing tokens; at temperature 0 only that."""
+    if not isinstance(rule, dict):
+        return NOT_RECORDED
+    if rule.get("temperature") == 0:
+        return "greedy"
+    keys = ("temperature", "top_k", "top_p", "min_p")
+    return ", ".join(f"{key.replace('_', '-')} {_text(rule, key)}" for key in keys)
 
 
 def _text(values: dict[str, Any], key: str) -> str:

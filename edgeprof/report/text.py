@@ -37,9 +37,7 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     line = min(width, _LINE)
     yield _title(summary)
     yield _headlines(summary, line)
-    yield _section(
-        "Decoding: mean and standard deviation of n repeats", variant_table(summary), width
-    )
+    yield _section(_decoding_title(summary), variant_table(summary), width)
     yield _section("Where the decode time goes", share_table(summary), width)
     title = "v(n): the time of an n-token pass over that of a one-token pass, from held passes"
     yield _section(title, verify_table(summary, bands=False), width)
@@ -78,6 +76,13 @@ def _headlines(summary: Summary, line: int) -> str:
     if difference := contrast(summary):
         lines.append(_folded(difference, line))
     return "\n".join(lines)
+
+
+def _decoding_title(summary: Summary) -> str:
+    """What the table holds, and why it compares no answers where they were sampled."""
+    reasons = {comparison.output.not_comparable for comparison in summary.comparisons} - {None}
+    title = "Decoding: mean and standard deviation of n repeats"
+    return "; ".join([title, *(f"answers {reason}" for reason in reasons)])
 
 
 def _section(title: str, content: Table, width: int) -> str:

@@ -1,17 +1,21 @@
-"""Greedy decoding, plain and speculative, as a generator of what happened.
+"""Decoding, plain and speculative, greedy and sampled, as a generator of what happened.
 
 Knows token ids only: nothing of text, files or ONNX. The caller writes the steps down; the loop
 carries no profiler code. Plain decoding is the case without a drafter.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edgeprof.errors import UsageFault
-from edgeprof.runner.acceptance import Verdict, accept_greedy
-from edgeprof.runner.drafters import Drafter, ModelRun
+from edgeprof.runner.acceptance import Verdict, accept_greedy, accept_sampled
+from edgeprof.runner.drafters import Drafter, ModelRun, Proposal
+from edgeprof.runner.sampling import Sampler
 from edgeprof.runner.token_model import TokenModel, greedy_tokens
 from edgeprof.session.records import Origin, Phase
+
+if TYPE_CHECKING:
+    from edgeprof.runner.token_model import Logits
 
 StopReason = Literal["end_token", "new_tokens", "context_end"]
 
@@ -62,10 +66,13 @@ def decode(
     drafter: Drafter | None = None,
     draft_tokens: int = 0,
     end_tokens: frozenset[int] = frozenset(),
+    sampler: Sampler | None = None,
 ) -> Iterator[Step]:
     """Answer ``prompt`` with at most ``new_tokens`` tokens; yields steps as they happen.
 
     ``clock`` gives monotonic nanoseconds. A round's passes are yielded before the round itself.
+    Without a ``sampler`` of the target decoding is greedy; with one a drafter that draws needs a
+    sampler of the same rule.
     Ends at any of ``end_tokens`` (emitted as the last token), after ``new_tokens``, or where the
     target's cache is full. Raises UsageFault for a prompt that is empty or leaves no room.
     """
@@ -80,7 +87,7 @@ def decode(
     stop_at = len(prompt) + new_tokens
     target.rewind(0)
     logits = target.extend(tokens, rows=1)
-    token = greedy_tokens(target, logits)[0]
+    token = _verdict(target, Proposal(), logits, sampler).next_token
     yield PassDone("target", "prefill", ModelRun(len(tokens), 0, *target.stamps_ns))
     if drafter is not None:
         for run in drafter.start(tokens):
@@ -91,7 +98,7 @@ def decode(
         # One token of the answer comes from the target itself, so no more than the rest is drafted.
         room = min(stop_at - len(tokens) - 1, target.capacity - target.length - 1)
         limit = min(draft_tokens, room) if drafter is not None else 0
-        step = yield from _round(target, tokens, drafter, limit, end_tokens, clock)
+        step = yield from _round(target, tokens, drafter, limit, end_tokens, clock, sampler)
         yield step
         tokens += step.tokens
     yield Finished(reason, clock())
@@ -116,17 +123,19 @@ def _round(
     limit: int,
     end_tokens: frozenset[int],
     clock: Callable[[], int],
+    sampler: Sampler | None,
 ) -> Generator[Step, None, RoundDone]:
     """Draft up to ``limit`` tokens, verify them in one pass, cut the cache back to what stands."""
     t0_ns = clock()
-    drafted: list[int] = []
+    proposal = Proposal()
     if drafter is not None and limit > 0:
-        drafted, runs = drafter.propose(tokens, limit)
-        for run in runs:
+        proposal = drafter.propose(tokens, limit)
+        for run in proposal.runs:
             yield PassDone("draft", "draft", run)
+    drafted = proposal.tokens
     context_tokens = target.length
     logits = target.extend([tokens[-1], *drafted])
-    verdict = accept_greedy(drafted, greedy_tokens(target, logits))
+    verdict = _verdict(target, proposal, logits, sampler)
     run = ModelRun(1 + len(drafted), context_tokens, *target.stamps_ns)
     yield PassDone("target", "verify" if drafted else "decode", run)
     emitted, origins = _emitted(drafted, verdict, end_tokens)
@@ -137,8 +146,23 @@ def _round(
     return RoundDone(len(drafted), evaluated, accepted, emitted, origins, t0_ns, clock())
 
 
+def _verdict(
+    target: TokenModel, proposal: Proposal, logits: "Logits", sampler: Sampler | None
+) -> Verdict:
+    """What stands of a proposal, and the target's own token after it; ``logits`` has a row for the
+    text so far and for each token of the proposal."""
+    if sampler is None:
+        return accept_greedy(proposal.tokens, greedy_tokens(target, logits))
+    return accept_sampled(
+        proposal.tokens,
+        proposal.distributions,
+        lambda drafted: sampler.distribution(logits[drafted]),
+        sampler.chance,
+    )
+
+
 def _emitted(
-    drafted: list[int], verdict: Verdict, end_tokens: frozenset[int]
+    drafted: Sequence[int], verdict: Verdict, end_tokens: frozenset[int]
 ) -> tuple[list[int], list[Origin]]:
     """The tokens of a round and where each came from, cut after the first end token."""
     emitted = [*drafted[: verdict.accepted], verdict.next_token]

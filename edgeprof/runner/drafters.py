@@ -1,9 +1,13 @@
 """Where drafted tokens come from: a small model, or the text so far. Knows nothing of clocks."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from edgeprof.runner.sampling import Distribution, Sampler, point_mass
 from edgeprof.runner.token_model import TokenModel, greedy_tokens
+
+if TYPE_CHECKING:
+    from edgeprof.runner.token_model import Logits
 
 
 class ModelRun(NamedTuple):
@@ -15,6 +19,22 @@ class ModelRun(NamedTuple):
     t1_ns: int
 
 
+class Proposal(NamedTuple):
+    """Tokens that may come next, and the runs it took to find them.
+
+    ``drawn_from`` holds the distribution of each token where chance chose it, else nothing.
+    """
+
+    tokens: Sequence[int] = ()
+    runs: Sequence[ModelRun] = ()
+    drawn_from: Sequence[Distribution] = ()
+
+    @property
+    def distributions(self) -> Sequence[Distribution]:
+        """What each token was drawn from: where no chance was in it, from itself alone."""
+        return self.drawn_from or [point_mass(token) for token in self.tokens]
+
+
 class Drafter(Protocol):
     """Proposes the tokens that may come next."""
 
@@ -22,22 +42,23 @@ class Drafter(Protocol):
         """Take in a new prompt; the runs it needed are the draft's prefill."""
         ...
 
-    def propose(self, tokens: Sequence[int], limit: int) -> tuple[list[int], list[ModelRun]]:
-        """At most ``limit`` tokens to follow ``tokens`` (prompt and answer so far), and the runs
-        it took to find them. No tokens: nothing is drafted this round."""
+    def propose(self, tokens: Sequence[int], limit: int) -> Proposal:
+        """At most ``limit`` tokens to follow ``tokens`` (prompt and answer so far). No tokens:
+        nothing is drafted this round."""
         ...
 
 
 class ModelDrafter:
-    """Greedy drafting with a small model.
+    """Drafting with a small model: greedily, or by drawing from its own shaped distribution.
 
     Its cache runs behind: after a round it holds its own proposals of which some were rejected, and
     it has not seen the target's last token. Each proposal first cuts the cache back to what still
     agrees, then feeds what is missing.
     """
 
-    def __init__(self, model: TokenModel) -> None:
+    def __init__(self, model: TokenModel, sampler: Sampler | None = None) -> None:
         self._model = model
+        self._sampler = sampler
         self._cached: list[int] = []
         self._agreed = 0  # so many cached tokens are known to be part of the text
 
@@ -47,25 +68,30 @@ class ModelDrafter:
         self._agreed = 0
         return [self._feed(list(prompt[: self._model.capacity]))[1]]
 
-    def propose(self, tokens: Sequence[int], limit: int) -> tuple[list[int], list[ModelRun]]:
+    def propose(self, tokens: Sequence[int], limit: int) -> Proposal:
         self._cut_back(tokens)
         pending = list(tokens[len(self._cached) :])
         drafted: list[int] = []
         runs: list[ModelRun] = []
+        drawn_from: list[Distribution] = []
         # A draft with a shorter context than the target ends drafting, not the answer.
         while len(drafted) < limit and self._model.length + len(pending) <= self._model.capacity:
-            token, run = self._feed(pending)
-            drafted.append(token)
+            logits, run = self._feed(pending)
             runs.append(run)
+            if self._sampler is None:
+                token = greedy_tokens(self._model, logits)[0]
+            else:
+                drawn_from.append(self._sampler.distribution(logits[0]))
+                token = self._sampler.chance.pick(drawn_from[-1])
+            drafted.append(token)
             pending = [token]
-        return drafted, runs
+        return Proposal(drafted, runs, drawn_from)
 
-    def _feed(self, tokens: list[int]) -> tuple[int, ModelRun]:
+    def _feed(self, tokens: list[int]) -> tuple["Logits", ModelRun]:
         context_tokens = self._model.length
         logits = self._model.extend(tokens, rows=1)
         self._cached += tokens
-        run = ModelRun(len(tokens), context_tokens, *self._model.stamps_ns)
-        return greedy_tokens(self._model, logits)[0], run
+        return logits, ModelRun(len(tokens), context_tokens, *self._model.stamps_ns)
 
     def _cut_back(self, tokens: Sequence[int]) -> None:
         """Keep the cached tokens that the text agrees with, and leave at least one to feed."""
@@ -98,15 +124,15 @@ class NgramDrafter:
         self._indexed = 0
         return []
 
-    def propose(self, tokens: Sequence[int], limit: int) -> tuple[list[int], list[ModelRun]]:
+    def propose(self, tokens: Sequence[int], limit: int) -> Proposal:
         self._index(tokens)
         for length in self._lengths:
             position = self._after.get(tuple(tokens[len(tokens) - length :]))
             if length < len(tokens) and position is not None:
                 # A single repeated token says little about what comes after the next one.
                 count = limit if length > 1 else min(limit, 1)
-                return list(tokens[position : position + count]), []
-        return [], []
+                return Proposal(list(tokens[position : position + count]))
+        return Proposal()
 
     def _index(self, tokens: Sequence[int]) -> None:
         """Note for every n-gram that has a token after it where that token stands; last wins."""

@@ -284,6 +284,27 @@ def test_speculation_without_its_baseline_is_not_compared(maker: Any) -> None:
     assert one.verdict.outcome == "not comparable"
 
 
+@pytest.mark.parametrize(
+    ("sampling", "compared"),
+    [
+        ({"temperature": 0.7}, False),
+        ({"temperature": 0}, True),
+        ({"temperature": None}, True),
+        ("hot", True),
+        (None, True),
+    ],
+)
+def test_only_greedy_answers_are_compared(maker: Any, sampling: Any, compared: bool) -> None:
+    maker.decode_leg("fp32")
+    maker.decode_leg("fp32+draft k=2")
+    recipe = {**maker.info.recipe, "sampling": sampling}
+    maker.info = msgspec.structs.replace(maker.info, recipe=recipe)
+    (one,) = summarise(maker.session()).comparisons
+    assert (one.output.identical is not None) == compared
+    assert (one.output.not_comparable is None) == compared
+    assert one.decode_speedup is not None
+
+
 def test_clocks_that_differ_forbid_a_comparison(maker: Any) -> None:
     maker.decode_leg("fp32")
     plain = maker.legs[-1]

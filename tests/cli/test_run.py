@@ -151,6 +151,30 @@ def test_r30_draft_length_0_leaves_the_drafts_out_and_says_so(
     assert list(read_session(tmp_path / "s.sqlite").info.models) == ["t"]
 
 
+def test_sampling_options_are_in_the_session_and_the_report(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    options = ["--temperature", "0.9", "--top-k", "50", "--top-p", "0.9", "--min-p", "0.02"]
+    code, out, err = finish(start("run", recipe(), "-o", "s.sqlite", "--seed", "11", *options))
+    assert code == 0, err
+    assert "answers sampled: not comparable token for token" in " ".join(out.split())
+    stored = read_session(tmp_path / "s.sqlite").info.recipe
+    assert stored["sampling"] == {"temperature": 0.9, "top_k": 50, "top_p": 0.9, "min_p": 0.02}
+    assert stored["seed"] == 11
+    code, out, err = finish(start("report", "s.sqlite", "-o", "report"))
+    assert code == 0, err
+    document = (tmp_path / "report" / "report.md").read_text()
+    assert "temperature 0.9, top-k 50, top-p 0.9, min-p 0.02" in document
+    assert "Answers are sampled: not comparable token for token." in document
+
+
+def test_cuts_without_a_temperature_are_said_to_change_nothing(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    code, _, err = finish(start("run", recipe(), "-o", "s.sqlite", "--top-k", "5"))
+    assert code == 0 and "temperature 0: greedy" in err
+
+
 @pytest.mark.parametrize(
     ("option", "value", "allowed"),
     [
@@ -159,6 +183,14 @@ def test_r30_draft_length_0_leaves_the_drafts_out_and_says_so(
         ("-n", "0", "1<=x<=1000000"),
         ("-r", "0", "1<=x<=1000"),
         ("--threads", "0", "1<=x<=1024"),
+        ("--temperature", "-0.5", "0<=x<=100"),
+        ("--temperature", "1e9", "0<=x<=100"),
+        ("--temperature", "nan", "0<=x<=100"),
+        ("--top-k", "-1", "0<=x<=1000000"),
+        ("--top-p", "0", "0<x<=1"),
+        ("--top-p", "nan", "0<x<=1"),
+        ("--min-p", "1", "0<=x<1"),
+        ("--seed", "-1", "0<=x<=4294967295"),
     ],
 )
 def test_r30_numbers_out_of_range_are_answered_with_the_range(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from edgeprof.errors import UsageFault
+from edgeprof.errors import FileFault, UsageFault
 from edgeprof.profiling.selection import select
-from edgeprof.recipe import Recipe, Variant, override
+from edgeprof.recipe import Recipe, Sampling, Variant, override
 
 
 def names(recipe: Recipe) -> list[str]:
@@ -43,3 +43,12 @@ def test_numbers_prompts_and_threads_are_replaced(recipe: Recipe) -> None:
     chosen = select(recipe, prompts=["hi"], new_tokens=5, repeats=1, threads=3)
     assert [prompt.text for prompt in chosen.prompts] == ["hi"]
     assert (chosen.new_tokens, chosen.repeats, chosen.targets["t"].threads) == (5, 1, 3)
+
+
+def test_sampling_is_changed_key_by_key(recipe: Recipe) -> None:
+    hot = override(recipe, sampling=Sampling(temperature=0.7, top_k=20))
+    chosen = select(hot, temperature=None, top_k=0, top_p=0.5, min_p=None, seed=3)
+    assert chosen.sampling == Sampling(temperature=0.7, top_k=0, top_p=0.5)
+    assert chosen.seed == 3
+    with pytest.raises(FileFault, match="top_p is nan, allowed is above 0 and up to 1"):
+        select(recipe, top_p=float("nan"))

@@ -58,6 +58,15 @@ def test_variants(summary: Summary) -> None:
     assert row(text, "fp32  ") == ["fp32", "45.0 ± 7.1", "2", "-", "-", "reference"]
 
 
+def test_sampled_answers_are_not_compared_and_the_table_says_why(made_session: Session) -> None:
+    recipe = {**made_session.info.recipe, "sampling": {"temperature": 0.8}}
+    info = msgspec.structs.replace(made_session.info, recipe=recipe)
+    text = session_text(summarise(msgspec.structs.replace(made_session, info=info)), WIDE)
+    assert "repeats; answers sampled: not comparable token for token\n" in text
+    assert row(text, "int4+draft k=2")[-1] == "not compared"
+    assert "differ from" not in text  # the made session notes a divergence there
+
+
 def test_verify_cost_and_ceilings(summary: Summary) -> None:
     text = session_text(summary, WIDE)
     after = text[text.index("v(n): the time") :]

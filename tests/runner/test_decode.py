@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from edgeprof.errors import UsageFault
 from edgeprof.runner.decode import Finished, FirstToken, PassDone, RoundDone, Step, decode
-from edgeprof.runner.drafters import ModelDrafter, ModelRun, NgramDrafter
+from edgeprof.runner.drafters import ModelDrafter, ModelRun, NgramDrafter, Proposal
 
 
 class FixedDrafter:
@@ -20,9 +20,9 @@ class FixedDrafter:
     def start(self, prompt: Sequence[int]) -> list[ModelRun]:
         return []
 
-    def propose(self, tokens: Sequence[int], limit: int) -> tuple[list[int], list[ModelRun]]:
+    def propose(self, tokens: Sequence[int], limit: int) -> Proposal:
         self.limits.append(limit)
-        return (list(self.proposals.pop(0))[:limit] if self.proposals else []), []
+        return Proposal(self.proposals.pop(0)[:limit]) if self.proposals else Proposal()
 
 
 def answer(steps: Sequence[Step]) -> list[int]:
