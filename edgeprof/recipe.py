@@ -14,6 +14,9 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
 DraftTokens = Annotated[int, Meta(ge=1, le=64)]
 Seed = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+Amount = Annotated[int, Meta(ge=0, le=1_000_000)]
+TokenId = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
 class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,11 +84,54 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"{self.target}+{self.drafter} k={self.draft_tokens}"
 
 
-class Prompt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One prompt; ``kind`` groups prompts in reports."""
+class Prompt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One prompt: a text, a file that holds one, or token ids as they are.
+
+    ``file`` is a path from the recipe's folder. ``kind`` groups prompts in reports.
+    """
 
     kind: Name
-    text: Annotated[str, Meta(max_length=100_000)]
+    text: Text | None = None
+    file: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    ids: Annotated[list[TokenId], Meta(min_length=1, max_length=1 << 20)] | None = None
+
+    def __post_init__(self) -> None:
+        if sum(value is not None for value in (self.text, self.file, self.ids)) != 1:
+            raise ValueError("a prompt has one of text, file and ids")
+
+
+class SyntheticTest(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Random tokens through a target, as in llama-bench: no text, no tokenizer, no sampling.
+
+    Measured is how fast ``prompt_tokens`` are taken in or ``new_tokens`` are fed one by one, after
+    ``depth_tokens`` that are cached before and not in the figure.
+    """
+
+    prompt_tokens: Amount = 0
+    new_tokens: Amount = 0
+    depth_tokens: Amount = 0
+
+    def __post_init__(self) -> None:
+        if bool(self.prompt_tokens) == bool(self.new_tokens):
+            raise ValueError("a test has either prompt_tokens or new_tokens, at least 1")
+
+    @property
+    def name(self) -> str:
+        """``pp512``, ``tg128`` or ``tg128@d4096``, as llama-bench prints it."""
+        depth = f"@d{self.depth_tokens}" if self.depth_tokens else ""
+        kind = f"pp{self.prompt_tokens}" if self.prompt_tokens else f"tg{self.new_tokens}"
+        return kind + depth
+
+    @property
+    def measured_tokens(self) -> int:
+        return self.prompt_tokens + self.new_tokens
+
+    @property
+    def cached_tokens(self) -> int:
+        """What the cache must hold."""
+        return self.depth_tokens + self.measured_tokens
 
 
 class Sampling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,7 +164,10 @@ class Sampling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to run. ``template`` wraps a prompt's text at ``{prompt}``.
+    """What to run: variants that answer prompts, synthetic tests of the targets, or both.
+
+    ``template`` wraps a prompt's text at ``{prompt}``. With ``chat`` the model's own chat template
+    does: the text is what the user says, after ``system`` where that is given.
 
     ``verify_tokens`` lists the pass sizes whose cost is measured on held passes, at
     ``held_context_tokens``, ``held_repeats`` times each; empty: not measured. ``seed`` fixes all
@@ -131,9 +180,12 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     targets: Annotated[dict[Name, ModelUse], Meta(min_length=1)]
     drafters: dict[Name, ModelDrafter | NgramDrafter] = field(default_factory=dict)
     variants: Annotated[list[Variant], Meta(min_length=1)]
-    prompts: Annotated[list[Prompt], Meta(min_length=1)]
+    prompts: list[Prompt] = field(default_factory=list)
+    tests: Annotated[list[SyntheticTest], Meta(max_length=1000)] = field(default_factory=list)
     template: str = "{prompt}"
-    new_tokens: Count = 64
+    chat: bool = False
+    system: Text | None = None
+    new_tokens: Amount = 64
     repeats: Count = 3
     warmup_requests: Annotated[int, Meta(ge=0, le=1000)] = 1
     context_tokens: Count = 1024
@@ -144,6 +196,14 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     measure_ceiling: bool = True
     sampling: Sampling = Sampling()
     seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        if not self.prompts and not self.tests:
+            raise ValueError("there is nothing to run: give prompts or tests")
+        if self.chat and self.template != "{prompt}":
+            raise ValueError("chat takes the model's own template; leave out template or chat")
+        if self.system is not None and not self.chat:
+            raise ValueError("system is part of a chat; set chat = true")
 
 
 def model_uses(recipe: Recipe) -> dict[str, ModelUse]:

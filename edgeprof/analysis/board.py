@@ -17,11 +17,13 @@ _CLOCK_TOLERANCE = 0.02
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """Of the whole machine, not of edgeprof alone."""
+    """Of the whole machine; ``process_peak_bytes`` alone is what the decoder itself held."""
 
     available_before_bytes: Quantity | None
     peak_used_bytes: Quantity | None
     swap_growth_bytes: Quantity | None
+    process_peak_bytes: Quantity | None
+    major_faults: int | None
 
 
 class Temperature(Struct, frozen=True, kw_only=True):
@@ -58,30 +60,76 @@ class Readings:
 
 
 def memory_of(legs: Sequence[Leg], readings: Readings, total_bytes: int | None) -> Memory | None:
-    """None where no sample of memory falls into the legs."""
+    """From what the decoder read at both ends of each leg, and from the samples between; None where
+    there is neither."""
+    told = [memory for leg in legs if (memory := _told(leg))]
     used = [values for leg in legs if (values := readings.values("ram_used_bytes", leg))]
     swap = [values for leg in legs if (values := readings.values("swap_used_bytes", leg))]
-    if not used and not swap:
+    if not told and not used and not swap:
         return None
+    return Memory(
+        available_before_bytes=_available(told, used, readings, total_bytes),
+        peak_used_bytes=_peak(told, used),
+        swap_growth_bytes=_swap_growth(told, swap),
+        process_peak_bytes=_measured(
+            max(_of(told, "process_peak_bytes"), default=None),
+            len(_of(told, "process_peak_bytes")),
+            "most that the decoder held resident during a leg",
+        ),
+        major_faults=sum(_of(told, "major_faults")) if _of(told, "major_faults") else None,
+    )
+
+
+def _available(
+    told: list[dict[str, int]],
+    used: list[list[float]],
+    readings: Readings,
+    total_bytes: int | None,
+) -> Quantity | None:
+    if found := _of(told, "available_before_bytes"):
+        return _measured(found[0], 1, "available memory when the first leg started")
     totals = readings.values("ram_total_bytes")
     total = totals[0] if totals else total_bytes
-    return Memory(
-        available_before_bytes=_measured(
-            total - used[0][0] if used and total is not None else None,
-            1,
-            "memory of the machine less the use when the first leg started",
-        ),
-        peak_used_bytes=_measured(
-            max((max(values) for values in used), default=None),
-            sum(map(len, used)),
-            "largest sample of the machine's use during the legs",
-        ),
-        swap_growth_bytes=_measured(
-            max((max(values) - values[0] for values in swap), default=None),
-            sum(map(len, swap)),
-            "largest rise of swap within a leg",
-        ),
+    return _measured(
+        total - used[0][0] if used and total is not None else None,
+        1,
+        "memory of the machine less the use when the first leg started",
     )
+
+
+def _peak(told: list[dict[str, int]], used: list[list[float]]) -> Quantity | None:
+    """A sample may miss what lasts only a moment, and the decoder does not see its neighbours: the
+    larger of the two, which the true peak is not below."""
+    sampled = max((max(values) for values in used), default=None)
+    ends = [
+        memory["used_before_bytes"] + memory["process_growth_bytes"]
+        for memory in told
+        if {"used_before_bytes", "process_growth_bytes"} <= memory.keys()
+    ]
+    grown = max(ends, default=None)
+    if grown is not None and (sampled is None or grown > sampled):
+        source = "use of the machine when a leg started and the growth of the decoder in it"
+        return _measured(grown, len(ends), source)
+    source = "largest sample of the machine's use during the legs"
+    return _measured(sampled, sum(map(len, used)), source)
+
+
+def _swap_growth(told: list[dict[str, int]], swap: list[list[float]]) -> Quantity | None:
+    ends = _of(told, "swap_growth_bytes")
+    grown = [*ends, *(max(values) - values[0] for values in swap)]
+    n = len(ends) + sum(map(len, swap))
+    return _measured(max(grown, default=None), n, "largest rise of swap within a leg")
+
+
+def _told(leg: Leg) -> dict[str, int]:
+    """What the decoder wrote down; attributes are free JSON, so only numbers are taken."""
+    memory = leg.attrs.get("memory")
+    found = memory.items() if isinstance(memory, dict) else ()
+    return {name: value for name, value in found if type(value) is int}
+
+
+def _of(told: list[dict[str, int]], name: str) -> list[int]:
+    return [memory[name] for memory in told if name in memory]
 
 
 def temperatures_of(readings: Readings) -> list[Temperature]:

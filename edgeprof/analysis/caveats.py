@@ -11,7 +11,7 @@ from edgeprof.analysis.channels import SHORTER, SignalFigures
 from edgeprof.analysis.latency import rates_by_repeat, seconds
 from edgeprof.analysis.pass_cost import PassPoint
 from edgeprof.analysis.variants import VariantRuns
-from edgeprof.session.records import Session
+from edgeprof.session.records import Leg, Session
 from edgeprof.units import show
 
 # A cache of half a model or more keeps a part of the weights from one pass to the next.
@@ -28,7 +28,7 @@ _DISTURBED = 1.5
 _ABOVE_CEILING = 1.05
 
 # Told elsewhere, or in words of their own.
-_TOLD_APART = ("divergence", "absent", "suspect", "gap", "marks")
+_TOLD_APART = ("divergence", "absent", "suspect", "gap", "marks", "swap", "load")
 
 
 def caveats(
@@ -45,12 +45,14 @@ def caveats(
         *_no_samples(session, signals),
         *_suspect(signals),
         *_events(session),
+        *_swapping(session),
         *_gaps(session),
         *_marks(session),
         *_single_repeat(runs),
         *_trends(runs, temperatures),
         *_disturbed(runs, points),
         *_passes_differ(session),
+        *_self_drafts(session, runs),
         *_cache(session),
         *_above_ceiling(points),
     ]
@@ -131,8 +133,28 @@ def _events(session: Session) -> Iterable[str]:
         yield f"{kind}{times}: {what}" if what else f"{kind}{times}"
 
 
+def _swapping(session: Session) -> Iterable[str]:
+    """A run that swaps goes on and crawls."""
+    for event in session.events:
+        growth = event.detail.get("growth_bytes")
+        if event.kind != "swap" or not isinstance(growth, int):
+            continue
+        faults = sum(_major_faults(leg) for leg in session.legs)
+        read = f", {_counted(faults, 'page')} were read back from disk" if faults else ""
+        yield (
+            f"swapping: swap grew by {show(growth, 'B')} during the run{read}; the figures "
+            "measure the disk too, use a smaller model or context"
+        )
+
+
+def _major_faults(leg: Leg) -> int:
+    memory = leg.attrs.get("memory")
+    faults = memory.get("major_faults") if isinstance(memory, dict) else 0
+    return faults if isinstance(faults, int) else 0
+
+
 def _single_repeat(runs: Sequence[VariantRuns]) -> Iterable[str]:
-    if runs and all(len(rates_by_repeat(run)) <= 1 for run in runs):
+    if max((len(rates_by_repeat(run)) for run in runs), default=0) == 1:
         yield "one repeat only (n=1): the spread between repeats is unknown"
 
 
@@ -171,12 +193,32 @@ def _disturbed(runs: Sequence[VariantRuns], points: Sequence[PassPoint]) -> Iter
 def _passes_differ(session: Session) -> Iterable[str]:
     for name, model in session.info.models.items():
         agreement = model.agreement
+        if model.role != "target":  # what a draft says is checked, however it came to it
+            continue
         if agreement is not None and not agreement.one_token_passes_agree:
             worst = max(agreement.max_logit_difference.values())
             yield (
                 f"{name}: the same token gets logits up to {worst:.2g} apart in passes of "
                 "different size, so speculative and plain answers may part"
             )
+
+
+def _self_drafts(session: Session, runs: Sequence[VariantRuns]) -> Iterable[str]:
+    """The same weights on both sides: greedily every drafted token must stand."""
+    models = session.info.models
+    for run in runs:
+        target, draft = models.get(run.target), models.get(run.drafter or "")
+        if target is None or draft is None or target.sha256 is None:
+            continue
+        if (target.sha256, target.weights) != (draft.sha256, draft.weights):
+            continue
+        rounds = [round_ for answer in run.answers for round_ in answer.rounds]
+        accepted, compared = sum(r.accepted for r in rounds), sum(r.evaluated for r in rounds)
+        failed = "" if accepted == compared else ", and all must stand: do not trust this model"
+        yield (
+            f"{run.name}: draft and target are the same model, which cannot be faster; as a check "
+            f"of itself it accepted {accepted} of {compared} drafted tokens{failed}"
+        )
 
 
 def _cache(session: Session) -> Iterable[str]:

@@ -50,6 +50,7 @@ from edgeprof.analysis.latency import (
     time_to_first_token,
     tokens_per_s,
 )
+from edgeprof.analysis.loading import Load, loads_of
 from edgeprof.analysis.pass_cost import (
     Ceiling,
     DraftCost,
@@ -62,6 +63,8 @@ from edgeprof.analysis.pass_cost import (
     verify_costs,
 )
 from edgeprof.analysis.phases import CommandFigures, PhaseFigures, command_of, phases_of
+from edgeprof.analysis.statistics import mean_of
+from edgeprof.analysis.synthetic import SyntheticRuns, synthetic_runs
 from edgeprof.analysis.variants import VariantRuns, plain_variant, variants_of
 from edgeprof.analysis.verdict import Evidence, Verdict, judge
 from edgeprof.quantity import Quantity
@@ -88,7 +91,8 @@ class SessionHead(Struct, frozen=True, kw_only=True):
 
 
 class VariantFigures(Struct, frozen=True, kw_only=True):
-    """One variant, its repeats together and warm-up left out."""
+    """One variant (``kind`` is decode) or one synthetic test of a target (``kind`` is test), its
+    repeats together and warm-up left out."""
 
     name: str
     kind: str
@@ -140,6 +144,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     environment: dict[str, Any]
     device: dict[str, Any]
     models: dict[str, ModelRecord]
+    loads: list[Load]
     legs: list[VariantFigures]
     comparisons: list[Comparison]
     verify_cost: list[VerifyCost]
@@ -171,7 +176,11 @@ def summarise(session: Session) -> Summary:
         environment=without_private(info.environment),
         device=without_private(info.device),
         models=info.models,
-        legs=[_figures(run, session, readings) for run in runs],
+        loads=loads_of(session),
+        legs=[
+            *(_figures(run, session, readings) for run in runs),
+            *(_test_figures(run, session, readings) for run in synthetic_runs(session)),
+        ],
         comparisons=[
             _compare(run, plain_variant(runs, run.target), session, readings, costs)
             for run in runs
@@ -246,7 +255,6 @@ def _head(session: Session, duration_s: float) -> SessionHead:
 
 
 def _figures(run: VariantRuns, session: Session, readings: Readings) -> VariantFigures:
-    total_bytes = session.info.environment.get("memory_bytes")
     rounds = [round_ for answer in run.answers for round_ in answer.rounds]
     return VariantFigures(
         name=run.name,
@@ -268,8 +276,40 @@ def _figures(run: VariantRuns, session: Session, readings: Readings) -> VariantF
         gpu_busy_frac=None,
         power_w=None,
         energy_per_token_j=None,
-        memory=memory_of(run.legs, readings, total_bytes if isinstance(total_bytes, int) else None),
+        memory=memory_of(run.legs, readings, _memory_bytes(session)),
     )
+
+
+def _test_figures(run: SyntheticRuns, session: Session, readings: Readings) -> VariantFigures:
+    """Nothing was answered, so there is a rate and what it took, and nothing else."""
+    source = "tokens over the time from the first measured pass to the last; mean over repeats"
+    return VariantFigures(
+        name=run.name,
+        kind="test",
+        variant=run.target,
+        target=run.target,
+        drafter=None,
+        draft_tokens=None,
+        answers=0,
+        tokens=run.tokens,
+        tokens_per_s=mean_of(run.rates, source=f"{source}, 95 % t interval"),
+        tokens_per_s_by_repeat=run.rates,
+        ttft_s=None,
+        tpot_s=None,
+        itl_s=None,
+        acceptance=None,
+        time_share=None,
+        bandwidth=None,
+        gpu_busy_frac=None,
+        power_w=None,
+        energy_per_token_j=None,
+        memory=memory_of(run.legs, readings, _memory_bytes(session)),
+    )
+
+
+def _memory_bytes(session: Session) -> int | None:
+    total_bytes = session.info.environment.get("memory_bytes")
+    return total_bytes if isinstance(total_bytes, int) else None
 
 
 def _compare(

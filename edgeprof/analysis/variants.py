@@ -71,7 +71,7 @@ def variants_of(session: Session) -> list[VariantRuns]:
     """
     legs: dict[str, list[Leg]] = defaultdict(list)
     for leg in session.legs:
-        if leg.kind == "decode" and not leg.warmup:
+        if leg.kind == "decode" and not leg.warmup and "test" not in leg.attrs:
             legs[leg.variant].append(leg)
     records = _RecordsByOwner(session)
     runs = [_runs_of(name, variant_legs, records) for name, variant_legs in legs.items()]

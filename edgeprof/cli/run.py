@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgeprof.cli.output import print_json, talk
+from edgeprof.cli.streaming import Silence, Streaming
+from edgeprof.cli.sweep import sweep
 from edgeprof.errors import PartialResult
 
 if TYPE_CHECKING:
-    from edgeprof.recipe import Recipe
+    from edgeprof.recipe import Prompt, Recipe, SyntheticTest
     from edgeprof.session.records import Leg, Session
 
 _SOURCES = ("sysfs", "tegrastats", "jtop", "host")
@@ -41,8 +43,19 @@ class _Real(click.FloatRange):
     help="Draft length of all variants with a drafter; 0 leaves them out.",
 )  # fmt: skip
 @click.option(
-    "-n", "--new-tokens", type=click.IntRange(1, 1_000_000), help="Longest answer, in tokens."
-)
+    "-p", "--prompt-tokens", type=sweep, metavar="N",
+    help="Synthetic tests instead of prompts, as in llama-bench: take in N random tokens.",
+)  # fmt: skip
+@click.option(
+    "-n", "--new-tokens", type=sweep, metavar="N",
+    help="Longest answer, in tokens; with -p or -d, and of several, synthetic tests that feed N"
+    " random tokens one by one.",
+)  # fmt: skip
+@click.option(
+    "-d", "--depth", "depth_tokens", type=sweep, metavar="N",
+    help="Do the synthetic tests after N cached tokens. -p, -n and -d take lists (0,512) and ranges"
+    " (1-4, 512-4096*2, 0-1024+256).",
+)  # fmt: skip
 @click.option(
     "-r", "--repeats", type=click.IntRange(1, 1000), help="How often every variant is run."
 )
@@ -65,9 +78,22 @@ class _Real(click.FloatRange):
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, (1 << 32) - 1), help="Fixes what is left to chance.")
 @click.option(
-    "--prompt", "prompts", multiple=True, metavar="TEXT",
+    "--prompt", "texts", multiple=True, metavar="TEXT",
     help="A prompt of your own instead of the recipe's; may be given again.",
 )  # fmt: skip
+@click.option(
+    "--prompt-file", "files", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
+    help="A prompt from a text file; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--prompt-ids", "ids", multiple=True, metavar="IDS",
+    help="A prompt as token ids: 1,15,0; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--chat", is_flag=True,
+    help="Put prompts into the chat template that came with the model.",
+)  # fmt: skip
+@click.option("--stream", is_flag=True, help="Show answers on stderr as they come.")
 @click.option(
     "--variant", "variants", multiple=True, metavar="NAME",
     help="Run only this variant, named as in reports; may be given again.",
@@ -88,7 +114,8 @@ def command(
     force: bool,
     as_json: bool,
     quiet: bool,
-    **changes: Any,
+    stream: bool,
+    **asked: Any,
 ) -> None:
     """Run RECIPE, by name or path, on this machine; record a session and sum it up.
 
@@ -98,20 +125,15 @@ def command(
     from edgeprof.catalog import find_recipe
     from edgeprof.cli.prepare import prepare
     from edgeprof.profiling.recorder import record
-    from edgeprof.profiling.selection import select
-    from edgeprof.recipe import Sampling, read_recipe
     from edgeprof.session.store import check_output
 
     path = find_recipe(recipe)
-    chosen = select(read_recipe(path), **changes)
-    if changes["draft_tokens"] == 0:
-        talk("draft length 0: plain decoding only")
-    if chosen.sampling.greedy and chosen.sampling != Sampling():
-        talk("temperature 0: greedy; top-k, top-p and min-p change nothing")
+    chosen = _chosen(path, asked)
     output = output or _default_output(chosen)
     check_output(output, force=force)
     folders = prepare(chosen, path.parent, talk=talk)
-    progress = _progress(quiet)
+    streaming = Streaming(folders) if stream else None
+    progress = streaming or _progress(quiet)
     try:
         session = record(
             chosen,
@@ -120,12 +142,56 @@ def command(
             progress=progress,
             sources=list(sources) or None,
             force=force,
+            on_token=None if streaming is None else streaming.token,
         )
     finally:
         progress.finish()
     _show(session, as_json)
     talk(f"session: {output}")
     _leave(session)
+
+
+def _chosen(path: Path, asked: dict[str, Any]) -> "Recipe":
+    """The recipe with what the options ask for; what they leave without effect is said."""
+    from edgeprof.profiling.prompts import with_prompt_files_read
+    from edgeprof.profiling.selection import select
+    from edgeprof.recipe import Sampling, read_recipe
+
+    prompts, tests = _prompts(asked), _tests(asked)
+    longest = asked.pop("new_tokens")
+    recipe = read_recipe(path)
+    chosen = select(
+        recipe if prompts or tests else with_prompt_files_read(recipe, path.parent),
+        prompts=prompts,
+        tests=tests,
+        new_tokens=longest[0] if longest and not tests else None,
+        **asked,
+    )
+    if asked["draft_tokens"] == 0:
+        talk("draft length 0: plain decoding only")
+    if chosen.sampling.greedy and chosen.sampling != Sampling():
+        talk("temperature 0: greedy; top-k, top-p and min-p change nothing")
+    return chosen
+
+
+def _prompts(asked: dict[str, Any]) -> "list[Prompt]":
+    """The prompts that the options give: texts, then files, then ids."""
+    from edgeprof.profiling.prompts import ids_prompt, read_prompt, text_prompt
+
+    texts = [*asked.pop("texts"), *map(read_prompt, asked.pop("files"))]
+    return [*map(text_prompt, texts), *map(ids_prompt, asked.pop("ids"))]
+
+
+def _tests(asked: dict[str, Any]) -> "list[SyntheticTest]":
+    """The synthetic tests that the options give; one ``-n`` alone is the length of answers."""
+    from edgeprof.profiling.selection import synthetic_tests
+
+    prompt_tokens = asked.pop("prompt_tokens") or ()
+    depth_tokens = asked.pop("depth_tokens") or ()
+    new_tokens = asked["new_tokens"] or ()
+    if not prompt_tokens and not depth_tokens and len(new_tokens) < 2:
+        return []
+    return synthetic_tests(prompt_tokens, new_tokens, depth_tokens)
 
 
 def _show(session: "Session", as_json: bool) -> None:
@@ -157,23 +223,13 @@ def _default_output(recipe: "Recipe") -> Path:
     return Path(f"{recipe.name}-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}.sqlite")
 
 
-def _progress(quiet: bool) -> "_Silence":
+def _progress(quiet: bool) -> Silence:
     if quiet:
-        return _Silence()
+        return Silence()
     return _Bar() if sys.stderr.isatty() else _Lines()
 
 
-class _Silence:
-    """No progress at all."""
-
-    def plan(self, legs: int) -> None: ...
-
-    def leg(self, leg: "Leg") -> None: ...
-
-    def finish(self) -> None: ...
-
-
-class _Lines(_Silence):
+class _Lines(Silence):
     """One line a stage, for logs; a repeat of all answers is one stage."""
 
     def __init__(self) -> None:
@@ -197,7 +253,7 @@ class _Lines(_Silence):
         self._stage, self._seconds = "", 0.0
 
 
-class _Bar(_Silence):
+class _Bar(Silence):
     """A bar over the legs with the name of the one in hand, for terminals."""
 
     def plan(self, legs: int) -> None:

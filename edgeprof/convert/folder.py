@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from edgeprof.convert.llama import LlamaBuilder
 
 # Part of a cached conversion's name: raise it when the same GGUF gives another folder.
-CONVERTER_VERSION = 1
+CONVERTER_VERSION = 2
 ONNX_NAME = "model.onnx"
 ONNX_DATA_NAME = "model.onnx.data"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
@@ -157,7 +157,7 @@ def _write(
 ) -> None:
     """All files of a decoder folder."""
     _require_packages()
-    from edgeprof.convert.configuration import genai_config, tokenizer_config
+    from edgeprof.convert.configuration import genai_config, read_chat_template, tokenizer_config
     from edgeprof.convert.llama import LlamaBuilder
     from edgeprof.convert.tokenizer import read_special_tokens, read_tokenizer
     from edgeprof.convert.weights import LlamaWeights
@@ -180,7 +180,8 @@ def _write(
     if rows is not None:
         np.save(folder / HEAD_ROWS_NAME, rows, allow_pickle=False)
     tokenizer.save(str(folder / TOKENIZER_NAME))
-    _save_json(folder / TOKENIZER_CONFIG_NAME, tokenizer_config(tokenizer, specials))
+    words = tokenizer_config(tokenizer, specials, read_chat_template(header))
+    _save_json(folder / TOKENIZER_CONFIG_NAME, words)
     _save_json(folder / GENAI_NAME, genai_config(weights.shape, specials, ONNX_NAME))
     manifest = Manifest(
         source_name=header.path.name,

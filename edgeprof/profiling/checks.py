@@ -26,7 +26,10 @@ def plan_job(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> DecodeJob:
     for key in model_uses(recipe):
         require_external_data(read_onnx_graph(folders[key].onnx_path))
         _check_room(recipe, key, folders[key])
+    for key in recipe.targets:
+        _check_tests(recipe, key, folders[key])
     prompts = {key: encode_prompts(recipe, folders[key]) for key in recipe.targets}
+    _check_drafts_know(recipe, folders, prompts)
     _check_memory(recipe, folders)
     return DecodeJob(recipe=recipe, models=_prepared(recipe, folders), prompts=prompts)
 
@@ -65,6 +68,33 @@ def _check_room(recipe: Recipe, key: str, folder: DecoderFolder) -> None:
             f"recipe {recipe.name}: held passes need a context of {recipe.held_context_tokens} + "
             f"{largest} tokens and {key} has {room}; lower held_context_tokens"
         )
+
+
+def _check_tests(recipe: Recipe, key: str, folder: DecoderFolder) -> None:
+    """The synthetic tests fit into the target's cache."""
+    pad = folder.manifest.attention_pad if folder.manifest else 0
+    room = min(recipe.context_tokens, folder.context_tokens - pad)
+    for test in recipe.tests:
+        if test.cached_tokens > room:
+            raise UsageFault(
+                f"test {test.name} needs a context of {test.cached_tokens} tokens and {key} has "
+                f"{room}; choose smaller sizes, or raise context_tokens where the model allows it"
+            )
+
+
+def _check_drafts_know(
+    recipe: Recipe,
+    folders: Mapping[str, DecoderFolder],
+    prompts: Mapping[str, list[list[int]]],
+) -> None:
+    """A prompt given as ids may name a token that pads the target and that the draft has not."""
+    largest = max((max(ids) for encoded in prompts.values() for ids in encoded), default=0)
+    for key in model_drafters(recipe):
+        if largest >= folders[key].vocab_size:
+            raise UsageFault(
+                f"a prompt has token {largest}, but draft {key} has a vocabulary of "
+                f"{folders[key].vocab_size}; leave the token or the draft out"
+            )
 
 
 def _check_memory(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> None:

@@ -3,7 +3,6 @@
 Everything it measures goes to the recorder as it happens; it writes no file.
 """
 
-import hashlib
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,7 +14,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from edgeprof.errors import FileFault
-from edgeprof.models.decoder_folder import read_decoder_folder
+from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.profiling.ceilings import run_ceilings
 from edgeprof.profiling.channel import Outbox
 from edgeprof.profiling.child import Control, serve
@@ -23,17 +22,27 @@ from edgeprof.profiling.divergence import first_divergence, logit_gap
 from edgeprof.profiling.journal import Interrupted, Journal, ModelName
 from edgeprof.profiling.loading import open_model
 from edgeprof.profiling.messages import DecodeJob, Ended, Message, ModelReady, Order, Plan
-from edgeprof.profiling.prompts import render
-from edgeprof.profiling.schedule import leg_count, model_drafters, variant_order
+from edgeprof.profiling.model_words import different_words, end_token_ids
+from edgeprof.profiling.page_cache import cached_share
+from edgeprof.profiling.process_memory import watch_memory
+from edgeprof.profiling.prompts import prompt_digest
+from edgeprof.profiling.schedule import (
+    leg_count,
+    model_drafters,
+    order_of_tests,
+    variant_order,
+)
 from edgeprof.profiling.tokenizer import Tokenizer
-from edgeprof.recipe import NgramDrafter, Variant, model_uses
+from edgeprof.recipe import NgramDrafter, SyntheticTest, Variant, model_uses
 from edgeprof.runner.agreement import probe_agreement
 from edgeprof.runner.decode import decode
 from edgeprof.runner.drafters import Drafter, ModelDrafter
 from edgeprof.runner.drafters import NgramDrafter as NgramLookup
 from edgeprof.runner.held import held_passes
-from edgeprof.runner.ort_model import OrtModel
+from edgeprof.runner.known_tokens import KnownTokens
 from edgeprof.runner.sampling import Chance, Dice, Sampler
+from edgeprof.runner.synthetic import synthetic_passes
+from edgeprof.runner.token_model import TokenModel
 from edgeprof.session.records import Leg, ModelRecord, Phase
 
 _clock = time.monotonic_ns
@@ -45,7 +54,9 @@ def work(job: Order, outbox: Outbox, control: Control) -> None:
     """Run all legs of the job; ends early, and says so, where the recorder asked to stop."""
     assert isinstance(job, DecodeJob)
     outbox.put(Plan(legs=leg_count(job.recipe)))
-    journal = Journal(outbox.put, clock=_clock, stop_asked=control.stop_asked)
+    journal = Journal(
+        outbox.put, clock=_clock, stop_asked=control.stop_asked, watch_memory=watch_memory
+    )
     try:
         run_ceilings(job, journal)
         _Decoding(job, journal, outbox.put).run()
@@ -63,19 +74,21 @@ class _Decoding:
         self._job = job
         self._journal = journal
         self._put = put
-        self._models: dict[str, OrtModel] = {}
+        self._models: dict[str, TokenModel] = {}
         self._records: dict[str, ModelRecord] = {}
         self._names = {key: ModelName(key, m.provider) for key, m in job.models.items()}
-        folders = {key: Path(job.models[key].folder) for key in job.recipe.targets}
-        self._tokenizers = {
-            key: Tokenizer(read_decoder_folder(path)) for key, path in folders.items()
+        self._folders = {
+            key: read_decoder_folder(Path(model.folder)) for key, model in job.models.items()
         }
-        self._id_counts = {key: tokenizer.id_count for key, tokenizer in self._tokenizers.items()}
+        self._tokenizers = {
+            key: _tokenizer(self._folders[key]) if job.recipe.prompts else None
+            for key in job.recipe.targets
+        }
         self._end_tokens = {
-            key: read_decoder_folder(path).end_token_ids
+            key: end_token_ids(self._folders[key], tokenizer)
             if job.recipe.stop_at_end_token
             else frozenset()
-            for key, path in folders.items()
+            for key, tokenizer in self._tokenizers.items()
         }
         self._gaps: dict[tuple[str, int, int, int | None], float | None] = {}
 
@@ -83,21 +96,27 @@ class _Decoding:
         for key in self._job.models:
             self._load(key)
         self._note_fewer_threads()
-        self._note_short_contexts()
-        for key in self._recipe.targets:
+        self._note_pairs()
+        for key in self._job.models:
             self._check(key)
         if self._recipe.verify_tokens:
             self._hold()
+        self._ignore_padding()
         self._warm_up()
         for repeat in range(1, self._recipe.repeats + 1):
             self._repeat(repeat)
 
     def _load(self, key: str) -> None:
-        prepared = self._job.models[key]
-        capacity = self._recipe.context_tokens
-        self._models[key], self._records[key] = open_model(
-            prepared, capacity=capacity, clock=_clock
+        """Cold where its file had to be read from disk, warm where the system still held it."""
+        folder = self._folders[key]
+        files = folder.path.glob(f"{folder.onnx_path.name}*")  # external data lies beside
+        share = cached_share(sorted(files))
+        model, self._records[key] = open_model(
+            self._job.models[key], capacity=self._recipe.context_tokens, clock=_clock
         )
+        self._models[key] = model
+        detail = {"model": key, "load_s": model.load_s, "cached_share": share}
+        self._journal.note(None, "load", detail, "info")
         self._put(ModelReady(key=key, model=self._records[key]))
 
     def _note_fewer_threads(self) -> None:
@@ -108,15 +127,32 @@ class _Decoding:
                 detail = {"model": key, "asked": use.threads, "used": used}
                 self._journal.note(None, "threads", detail)
 
-    def _note_short_contexts(self) -> None:
-        """Where a draft's context ends before its target's, drafting ends there too."""
-        for target, draft in {(v.target, v.drafter) for v in self._recipe.variants}:
+    def _note_pairs(self) -> None:
+        """What is odd about a draft and its target, and no reason not to run."""
+        for target, draft in {(v.target, v.drafter): None for v in self._recipe.variants}:
             if draft is None or draft not in self._models:
                 continue
+            pair = {"draft": draft, "target": target}
+            # Where a draft's context ends before its target's, drafting ends there too.
             room, needed = self._models[draft].capacity, self._models[target].capacity
             if room < needed:
-                detail = {"draft": draft, "target": target, "draft_context_tokens": room}
-                self._journal.note(None, "draft_context", detail)
+                self._journal.note(None, "draft_context", {**pair, "draft_context_tokens": room})
+            different = different_words(self._folders[target], self._folders[draft])
+            for word, (ours, theirs) in different.items():
+                detail = {**pair, "field": word, "target_has": ours, "draft_has": theirs}
+                self._journal.note(None, "special_tokens", detail)
+
+    def _ignore_padding(self) -> None:
+        """Rows of a head that stand for no token of the target's tokenizer are never chosen: by the
+        target, nor by a draft, which has the same tokenizer."""
+        counts = [t.id_count for t in self._tokenizers.values() if t is not None]
+        if not counts:
+            return
+        for key, model in self._models.items():
+            tokenizer = self._tokenizers.get(key)
+            known = min(counts) if tokenizer is None else tokenizer.id_count
+            if known < model.vocab_size:
+                self._models[key] = KnownTokens(model, known)
 
     def _check(self, key: str) -> None:
         """Do passes of every size agree, for this model on this provider?"""
@@ -152,10 +188,13 @@ class _Decoding:
                 self._journal.run(leg, phase, self._names[key], run)
 
     def _warm_up(self) -> None:
-        for variant in self._recipe.variants if self._recipe.warmup_requests else []:
+        if not self._recipe.warmup_requests:
+            return
+        for variant in self._recipe.variants if self._recipe.prompts else []:
             with self._decode_leg(variant, f"{variant.name} warm-up", 0) as leg:
                 for index in range(self._recipe.warmup_requests):
                     self._answer(leg, variant, index % len(self._recipe.prompts))
+        self._test(0)
 
     def _repeat(self, repeat: int) -> None:
         for index in range(len(self._recipe.prompts)):
@@ -169,6 +208,26 @@ class _Decoding:
                 if variant.drafter is not None and variant.target in answers:
                     leg, tokens = answers[variant.name]
                     self._compare(leg, variant, index, answers[variant.target][1], tokens)
+        self._test(repeat)
+
+    def _test(self, repeat: int) -> None:
+        """Every synthetic test of every target, each a leg that bears its name."""
+        for test, target in order_of_tests(self._recipe, repeat):
+            time.sleep(_PARKING_S)
+            with self._journal.leg(
+                test.name,
+                kind="decode",
+                variant=target,
+                repeat=repeat,
+                warmup=repeat == 0,
+                attrs={"target": target, "test": test.name, **_sizes(test)},
+            ) as leg:
+                for run in synthetic_passes(
+                    self._models[target], **_sizes(test), seed=self._recipe.seed
+                ):
+                    fed = run.context_tokens >= test.depth_tokens + test.prompt_tokens
+                    phase: Phase = "decode" if fed else "prefill"
+                    self._journal.run(leg, phase, self._names[target], run)
 
     def _decode_leg(self, variant: Variant, name: str, repeat: int) -> AbstractContextManager[Leg]:
         """A leg in which ``variant`` answers prompts; repeat 0 is the warm-up."""
@@ -191,7 +250,7 @@ class _Decoding:
     def _answer(self, leg: Leg, variant: Variant, index: int) -> list[int]:
         """The answer of ``variant`` to the prompt with this index, written down as it comes."""
         prompt = self._job.prompts[variant.target][index]
-        text = render(self._recipe, index)
+        tokenizer = self._tokenizers[variant.target]
         chance = self._chance(leg.repeat, index)
         steps = decode(
             self._models[variant.target],
@@ -210,8 +269,8 @@ class _Decoding:
             leg,
             steps,
             names,
-            self._tokenizers[variant.target].decode,
-            prompt_sha256=hashlib.sha256(text.encode()).hexdigest(),
+            _no_text if tokenizer is None else tokenizer.decode,
+            prompt_sha256=prompt_digest(self._recipe, index),
             prompt_kind=self._recipe.prompts[index].kind,
             prompt_tokens=len(prompt),
         )
@@ -238,11 +297,12 @@ class _Decoding:
         """Draws from this model the tokens that the target's tokenizer knows."""
         if chance is None:
             return None
+        tokenizer = self._tokenizers[target]
         return Sampler(
             self._models[key],
             self._recipe.sampling,
             chance,
-            vocabulary=self._id_counts[target],
+            vocabulary=self._models[key].vocab_size if tokenizer is None else tokenizer.id_count,
             name=f"{self._job.models[key].folder}: {key}",
         )
 
@@ -268,6 +328,23 @@ class _Decoding:
             "token": divergence.token,
         }
         self._journal.note(leg, "divergence", detail)
+
+
+def _tokenizer(folder: DecoderFolder) -> Tokenizer | None:
+    """None where there is none: then every prompt is given as ids, and answers have no text."""
+    return None if folder.tokenizer_path is None else Tokenizer(folder)
+
+
+def _no_text(tokens: list[int]) -> None:
+    return None
+
+
+def _sizes(test: SyntheticTest) -> dict[str, int]:
+    return {
+        "prompt_tokens": test.prompt_tokens,
+        "new_tokens": test.new_tokens,
+        "depth_tokens": test.depth_tokens,
+    }
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Turns what happens in the decoder into numbered records. Knows nothing of models or text."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from edgeprof.session.records import (
     Phase,
     Request,
     Round,
+    Severity,
     Token,
 )
 
@@ -35,8 +36,15 @@ class ModelName(NamedTuple):
     provider: str
 
 
+# Starts to watch the memory; what it returns tells what happened since.
+WatchMemory = Callable[[], Callable[[], Mapping[str, int]]]
+
+
 class Journal:
-    """Gives out ids and writes records to ``put``; raises Interrupted after the pass in hand."""
+    """Gives out ids and writes records to ``put``; raises Interrupted after the pass in hand.
+
+    With ``watch_memory`` every leg holds, under ``memory``, what that tells at its end.
+    """
 
     def __init__(
         self,
@@ -44,10 +52,12 @@ class Journal:
         *,
         clock: Callable[[], int],
         stop_asked: Callable[[], bool],
+        watch_memory: WatchMemory | None = None,
     ) -> None:
         self._put = put
         self._clock = clock
         self._stop_asked = stop_asked
+        self._watch_memory = watch_memory
         self._legs, self._requests, self._rounds = count(1), count(1), count(1)
         self._passes, self._tokens = count(1), count(1)
 
@@ -64,6 +74,7 @@ class Journal:
         t0_ns: int | None = None,
     ) -> Iterator[Leg]:
         """A leg around the block: written at its start and, with how it ended, at its end."""
+        memory_since = None if self._watch_memory is None else self._watch_memory()
         leg = Leg(
             id=next(self._legs),
             name=name,
@@ -83,7 +94,10 @@ class Journal:
             status = "interrupted"
             raise
         finally:
-            self._put(replace(leg, t1_ns=self._clock(), status=status))
+            ended = replace(leg, t1_ns=self._clock(), status=status)
+            if memory_since is not None:
+                ended = replace(ended, attrs={**leg.attrs, "memory": dict(memory_since())})
+            self._put(ended)
 
     def run(
         self,
@@ -114,20 +128,25 @@ class Journal:
         if self._stop_asked():
             raise Interrupted
 
-    def note(self, leg: Leg | None, kind: str, detail: dict[str, Any]) -> None:
+    def note(
+        self,
+        leg: Leg | None,
+        kind: str,
+        detail: dict[str, Any],
+        severity: Severity = "warning",
+    ) -> None:
         """Write down something that the reader of the session should know."""
         leg_id = leg.id if leg is not None else None
-        event = Event(
-            leg_id=leg_id, t_ns=self._clock(), kind=kind, severity="warning", detail=detail
+        self._put(
+            Event(leg_id=leg_id, t_ns=self._clock(), kind=kind, severity=severity, detail=detail)
         )
-        self._put(event)
 
     def answer(
         self,
         leg: Leg,
         steps: Iterable[Step],
         models: dict[str, ModelName],
-        to_text: Callable[[list[int]], str],
+        to_text: Callable[[list[int]], str | None],
         *,
         prompt_sha256: str,
         prompt_kind: str,
@@ -210,7 +229,7 @@ def _round(round_id: int, request: Request, step: RoundDone) -> Round:
 
 
 def _finished(
-    request: Request, step: Finished, tokens: list[int], to_text: Callable[[list[int]], str]
+    request: Request, step: Finished, tokens: list[int], to_text: Callable[[list[int]], str | None]
 ) -> Request:
     return replace(
         request,

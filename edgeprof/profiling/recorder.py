@@ -46,6 +46,7 @@ from edgeprof.session.records import (
     SessionInfo,
     Severity,
     Signal,
+    Token,
 )
 from edgeprof.session.store import SessionWriter, check_output, read_session, remove_session
 
@@ -73,11 +74,12 @@ def record(
     progress: Progress,
     sources: list[str] | None = None,
     force: bool = False,
+    on_token: Callable[[Token], None] | None = None,
 ) -> Session:
     """Measure ``recipe`` and return the session that is then in ``output``.
 
     ``sources`` are those of the board's readings that are to give all they can; None takes per
-    signal the first that works.
+    signal the first that works. ``on_token`` is told every token of an answer soon after it came.
 
     A run that ended early but measured something returns too: its session says that it is not
     complete and why. Where nothing was measured no file is left, and the cause is raised;
@@ -98,7 +100,7 @@ def record(
         models={},
     )
     with stop_wishes() as wishes:
-        run = _Run(SessionWriter(output, info, force=force), progress)
+        run = _Run(SessionWriter(output, info, force=force), progress, on_token)
         try:
             run.measure(job, samples, wishes)
         finally:
@@ -113,11 +115,17 @@ def record(
 class _Run:
     """One run: what came in so far, and how it ended."""
 
-    def __init__(self, writer: SessionWriter, progress: Progress) -> None:
+    def __init__(
+        self,
+        writer: SessionWriter,
+        progress: Progress,
+        on_token: Callable[[Token], None] | None,
+    ) -> None:
         self.passes = 0
         self.failure: EdgeprofError | None = None
         self._writer = writer
         self._progress = progress
+        self._on_token = on_token
         self._ended: Ended | None = None
         self._open_leg: Leg | None = None
         self._swap = SwapWatch()
@@ -171,7 +179,9 @@ class _Run:
             self._ended = message
         elif isinstance(message, Record):
             self._writer.add(message)
-            if isinstance(message, Pass):
+            if isinstance(message, Token) and self._on_token is not None:
+                self._on_token(message)
+            elif isinstance(message, Pass):
                 self.passes += 1
             elif isinstance(message, Leg):
                 self._open_leg = message if message.status == "running" else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from edgeprof.recipe import ModelDrafter, Recipe, Variant
+from edgeprof.recipe import ModelDrafter, Recipe, SyntheticTest, Variant, model_uses
 
 
 def variant_order(variants: Sequence[Variant], turn: int) -> list[Variant]:
@@ -16,6 +16,23 @@ def variant_order(variants: Sequence[Variant], turn: int) -> list[Variant]:
     return first[shift:] + first[:shift]
 
 
+def order_of_tests(recipe: Recipe, repeat: int) -> list[tuple[SyntheticTest, str]]:
+    """Every synthetic test on every target, one after the other; each repeat starts one further on,
+    so that a drift of the machine falls on all alike. ``repeat`` counts from 1, 0 is the warm-up.
+    """
+    pairs = [(test, target) for test in recipe.tests for target in recipe.targets]
+    shift = max(repeat - 1, 0) % max(len(pairs), 1)
+    return pairs[shift:] + pairs[:shift]
+
+
+def _warm_up_legs(recipe: Recipe) -> int:
+    """One a variant that answers prompts and one a test of a target."""
+    if not recipe.warmup_requests:
+        return 0
+    variants = len(recipe.variants) if recipe.prompts else 0
+    return variants + len(recipe.tests) * len(recipe.targets)
+
+
 def model_drafters(recipe: Recipe) -> list[str]:
     """The drafters of the recipe that are models."""
     return [key for key, drafter in recipe.drafters.items() if isinstance(drafter, ModelDrafter)]
@@ -23,8 +40,8 @@ def model_drafters(recipe: Recipe) -> list[str]:
 
 def leg_count(recipe: Recipe) -> int:
     """All legs but those of the ceilings, whose number the runtime knows."""
-    checks = len(recipe.targets)
-    held = len(recipe.targets) + len(model_drafters(recipe)) if recipe.verify_tokens else 0
-    warm_up = len(recipe.variants) if recipe.warmup_requests else 0
+    checks = len(model_uses(recipe))
+    held = checks if recipe.verify_tokens else 0
     answers = recipe.repeats * len(recipe.prompts) * len(recipe.variants)
-    return checks + held + warm_up + answers
+    tests = recipe.repeats * len(recipe.tests) * len(recipe.targets)
+    return checks + held + _warm_up_legs(recipe) + answers + tests

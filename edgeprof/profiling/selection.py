@@ -1,4 +1,5 @@
-"""Cuts a recipe to what was asked for: some variants, another draft length, one's own prompt."""
+"""Cuts a recipe to what was asked for: some variants, another draft length, one's own prompts,
+synthetic tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from edgeprof.errors import UsageFault
 from edgeprof.naming import unknown_name
-from edgeprof.recipe import Prompt, Recipe, Sampling, Variant, override
+from edgeprof.recipe import Prompt, Recipe, Sampling, SyntheticTest, Variant, override
 
 
 def select(
@@ -16,7 +17,9 @@ def select(
     *,
     variants: Sequence[str] = (),
     draft_tokens: int | None = None,
-    prompts: Sequence[str] = (),
+    prompts: Sequence[Prompt] = (),
+    tests: Sequence[SyntheticTest] = (),
+    chat: bool = False,
     new_tokens: int | None = None,
     repeats: int | None = None,
     threads: int | None = None,
@@ -26,13 +29,19 @@ def select(
     """The recipe with these changes, and with only the models that its variants need.
 
     ``variants`` are named as in reports, with or without their ``k=``. ``draft_tokens`` sets the
-    draft length of all, 0 leaves those with a drafter out. ``threads`` are those of the targets;
-    ``sampling`` takes keys of the recipe's table of that name.
+    draft length of all, 0 leaves those with a drafter out. ``prompts`` and ``tests`` take the place
+    of the recipe's own, of both; tests alone measure the targets and nothing else. ``threads`` are
+    those of the targets; ``sampling`` takes keys of the recipe's table of that name.
     """
-    chosen = _named(recipe.variants, variants)
-    chosen = _with_draft_tokens(chosen, draft_tokens)
+    if chat:
+        recipe = replace(recipe, chat=True, template="{prompt}")
+    chosen = _with_draft_tokens(_named(recipe.variants, variants), draft_tokens)
     if not chosen:
         raise UsageFault("draft length 0 leaves plain decoding only, and no plain variant is left")
+    if prompts or tests:
+        recipe = _answering(recipe, prompts, tests)
+    if tests and not prompts:
+        chosen = [Variant(target=key) for key in dict.fromkeys(v.target for v in chosen)]
     targets = {key: recipe.targets[key] for key in recipe.targets if _uses(chosen, key)}
     if threads is not None:
         targets = {key: replace(use, threads=threads) for key, use in targets.items()}
@@ -41,12 +50,40 @@ def select(
         variants=chosen,
         targets=targets,
         drafters={key: d for key, d in recipe.drafters.items() if _uses(chosen, key)},
-        prompts=[Prompt(kind="given", text=text) for text in prompts] or None,
         new_tokens=new_tokens,
         repeats=repeats,
         sampling=_with(recipe.sampling, sampling),
         seed=seed,
     )
+
+
+def synthetic_tests(
+    prompt_tokens: Sequence[int], new_tokens: Sequence[int], depth_tokens: Sequence[int]
+) -> list[SyntheticTest]:
+    """Every size at every depth, prompts first, as llama-bench combines ``-p``, ``-n`` and ``-d``.
+    A size of 0 is no test."""
+    if not any([*prompt_tokens, *new_tokens]):
+        raise UsageFault("no test is left: give -p or -n a number of tokens above 0")
+    return [
+        SyntheticTest(**{kind: size}, depth_tokens=depth)
+        for depth in depth_tokens or [0]
+        for kind, sizes in (("prompt_tokens", prompt_tokens), ("new_tokens", new_tokens))
+        for size in sizes
+        if size
+    ]
+
+
+def _answering(recipe: Recipe, prompts: Sequence[Prompt], tests: Sequence[SyntheticTest]) -> Recipe:
+    """With these prompts and tests, and a cache that takes the largest of the tests. Without
+    prompts what serves to explain drafting is not measured."""
+    needed = max((test.cached_tokens for test in tests), default=0)
+    recipe = replace(
+        recipe,
+        prompts=list(prompts),
+        tests=list(tests),
+        context_tokens=max(recipe.context_tokens, needed),
+    )
+    return recipe if prompts else replace(recipe, verify_tokens=[], measure_ceiling=False)
 
 
 def _with(sampling: Sampling, changes: Mapping[str, float | None]) -> dict[str, Any]:

@@ -12,12 +12,14 @@ from edgeprof.report.session_tables import (
     ceiling_table,
     environment_table,
     latency_table,
+    memory_table,
     model_table,
     output_table,
     pass_table,
     repeat_table,
     round_table,
     share_table,
+    synthetic_table,
     variant_table,
     verify_table,
 )
@@ -55,6 +57,10 @@ _HOW = """\
   of the machine: a figure above them is shown as it is.
 - {counter} Bandwidth is (streamed weight bytes + keys and values) over
   pass time, and labelled modelled.
+- Synthetic tests feed random tokens in passes of at most 512, as llama-bench does: pp512 takes in a
+  prompt of 512, tg128 feeds 128 one by one, @d4096 does so after 4096 that are not in the figure.
+- Memory is the machine's, read at both ends of a leg and sampled between; the decoder's own peak is
+  that of its resident memory. Memory that the GPU holds apart is in neither.
 - All tokens of a round come at its end, so gaps between tokens are bursty under speculation; TPOT
   is the figure to compare."""
 
@@ -126,7 +132,8 @@ def _opening(summary: Summary) -> Iterator[str]:
         f"- **{escaped(h.target)}: {escaped(h.answer)}.** {_capital(escaped(h.reason))}."
         for h in headlines(summary)
     ]
-    yield "\n".join(lines) or "No variant with a drafter was compared with plain decoding."
+    nothing = "No variant with a drafter was compared with plain decoding."
+    yield "\n".join(lines) or ("" if synthetic_table(summary).rows else nothing)
     yield contrast(summary) or ""
 
 
@@ -136,6 +143,7 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
     )
     yield pipe_table(repeat_table(summary))
     yield pipe_table(latency_table(summary))
+    yield _titled("Synthetic tests", pipe_table(synthetic_table(summary)))
     yield _titled("Output", _output(summary))
     yield _titled(
         "Where the time goes",
@@ -163,6 +171,7 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
         *phase_notes(summary),
     )
     yield _titled("Signals", pipe_table(signal_table(summary.signals)))
+    yield _titled("Memory (GiB)", pipe_table(memory_table(summary)))
     yield _titled("Limits", _limits(summary))
 
 

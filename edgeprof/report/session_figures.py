@@ -16,6 +16,7 @@ from edgeprof.report.figures import (
     time_share_figure,
     verify_cost_figure,
 )
+from edgeprof.report.session_tables import decoded
 
 _PARTS = TimeShare.__struct_fields__
 
@@ -23,7 +24,7 @@ _PARTS = TimeShare.__struct_fields__
 def save_plots(summary: Summary, folder: Path) -> list[str]:
     """Draws what the session has figures for; returns the names of the files, old ones replaced."""
     drawn = {}
-    if rates := {leg.variant: leg.tokens_per_s_by_repeat for leg in summary.legs}:
+    if rates := {leg.variant: leg.tokens_per_s_by_repeat for leg in decoded(summary)}:
         drawn["tokens-per-second.svg"] = rates_figure(rates)
     if shares := time_shares(summary):
         drawn["time-share.svg"] = time_share_figure(shares)

@@ -23,15 +23,30 @@ def variant_table(summary: Summary) -> Table:
     """The main table: how fast each variant was, and whether its output is the reference's."""
     compared = {comparison.variant: comparison for comparison in summary.comparisons}
     headers = ("variant", "tokens/s", "n", "speed-up", "predicted", "output")
-    rows = [_variant_row(leg, compared.get(leg.variant)) for leg in summary.legs]
+    rows = [_variant_row(leg, compared.get(leg.variant)) for leg in decoded(summary)]
     return Table(headers, rows)
+
+
+def synthetic_table(summary: Summary) -> Table:
+    """The synthetic tests, as llama-bench lists its own."""
+    rows = [
+        (leg.name, leg.target, rate(leg), str(len(leg.tokens_per_s_by_repeat)))
+        for leg in summary.legs
+        if leg.kind == "test"
+    ]
+    return Table(("test", "model", "tokens/s", "n"), rows, left=2)
+
+
+def decoded(summary: Summary) -> list[VariantFigures]:
+    """The variants that answered prompts."""
+    return [leg for leg in summary.legs if leg.kind != "test"]
 
 
 def share_table(summary: Summary) -> Table:
     """What a round gave and where the decode time went."""
     headers = ("variant", "tokens a round", "draft", "verify", "decode", "other")
     rows = []
-    for leg in summary.legs:
+    for leg in decoded(summary):
         share, acceptance = leg.time_share, leg.acceptance
         if share is None:
             continue
@@ -59,7 +74,7 @@ def latency_table(summary: Summary) -> Table:
         "target GB/s (modelled)",
     )  # fmt: skip
     rows = []
-    for leg in summary.legs:
+    for leg in decoded(summary):
         gaps = leg.itl_s
         percentiles = (None, None, None) if gaps is None else (gaps.p50, gaps.p90, gaps.p99)
         bandwidth = _scaled(leg.bandwidth, 1e-9)
@@ -70,12 +85,12 @@ def latency_table(summary: Summary) -> Table:
 
 def repeat_table(summary: Summary) -> Table:
     """Tokens/s of each repeat, so that a drift shows; empty for a single repeat."""
-    count = max((len(leg.tokens_per_s_by_repeat) for leg in summary.legs), default=0)
+    count = max((len(leg.tokens_per_s_by_repeat) for leg in decoded(summary)), default=0)
     if count < 2:
         return Table((), [])
     headers = ("variant", *(f"repeat {index + 1}" for index in range(count)))
     rows = []
-    for leg in summary.legs:
+    for leg in decoded(summary):
         rates = [f"{rate:.1f}" for rate in leg.tokens_per_s_by_repeat]
         rows.append((leg.variant, *rates, *[_NONE] * (count - len(rates))))
     return Table(headers, rows)
@@ -88,7 +103,7 @@ def acceptance_table(summary: Summary) -> Table:
         "accepted at position 1, 2, ...", "given all before", "rounds by accepted 0, 1, ...",
     )  # fmt: skip
     rows = []
-    for leg in summary.legs:
+    for leg in decoded(summary):
         acceptance = leg.acceptance
         if acceptance is None:
             continue
@@ -194,6 +209,29 @@ def output_table(summary: Summary) -> Table:
     return Table(headers, rows)
 
 
+def memory_table(summary: Summary) -> Table:
+    """What each variant and test found and took, in GiB."""
+    headers = (
+        "variant", "available before", "peak in use", "swap growth", "peak of the decoder",
+        "major faults",
+    )  # fmt: skip
+    rows = []
+    for leg in summary.legs:
+        memory = leg.memory
+        if memory is None:
+            continue
+        figures = (
+            memory.available_before_bytes,
+            memory.peak_used_bytes,
+            memory.swap_growth_bytes,
+            memory.process_peak_bytes,
+        )
+        faults = _NONE if memory.major_faults is None else str(memory.major_faults)
+        name = leg.name if leg.kind != "test" else f"{leg.name} {leg.target}"
+        rows.append((name, *(_gib(figure) for figure in figures), faults))
+    return Table(headers, rows)
+
+
 def environment_table(summary: Summary) -> Table:
     """What a reader needs to judge and repeat the figures."""
     device, environment = summary.device, summary.environment
@@ -277,6 +315,7 @@ def _decoding_rows(summary: Summary) -> list[tuple[str, str]]:
         ("prompts", _prompts(summary.session.prompts)),
         ("new tokens, seed", f"{_text(recipe, 'new_tokens')}, {_text(recipe, 'seed')}"),
         ("sampling", _sampling(recipe.get("sampling"))),
+        ("load time", _loads(summary)),
     ]
 
 
@@ -298,6 +337,15 @@ def _prompts(prompts: list[dict[str, Any]]) -> str:
     joined = "\n".join(sorted(str(prompt["sha256"]) for prompt in prompts))
     digest = hashlib.sha256(joined.encode()).hexdigest()
     return f"{len(prompts)} ({listed}), digest {digest[:12]}"
+
+
+def _loads(summary: Summary) -> str:
+    """Cold is read from disk, warm from the memory that held the file already."""
+    loads = [
+        f"{load.model} {show(load.load_s, 's')} ({load.start or 'cold or warm not known'})"
+        for load in summary.loads
+    ]
+    return "; ".join(loads) or NOT_RECORDED
 
 
 def _sampling(rule: Any) -> str:
@@ -328,6 +376,12 @@ def _scaled(quantity: Quantity | None, factor: float) -> str:
     if quantity is None or quantity.value is None:
         return _NONE
     return f"{quantity.value * factor:.1f}"
+
+
+def _gib(quantity: Quantity | None) -> str:
+    if quantity is None or quantity.value is None:
+        return _NONE
+    return f"{quantity.value / 2**30:.2f}"
 
 
 def _rate(quantity: Quantity | None, unit: str) -> str:

@@ -11,6 +11,7 @@ from edgeprof.report.session_tables import (
     ceiling_table,
     pass_table,
     share_table,
+    synthetic_table,
     variant_table,
     verify_table,
 )
@@ -38,6 +39,8 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     yield _title(summary)
     yield _headlines(summary, line)
     yield _section(_decoding_title(summary), variant_table(summary), width)
+    title = "Synthetic tests: random tokens, mean and standard deviation of n repeats"
+    yield _section(title, synthetic_table(summary), width)
     yield _section("Where the decode time goes", share_table(summary), width)
     title = "v(n): the time of an n-token pass over that of a one-token pass, from held passes"
     yield _section(title, verify_table(summary, bands=False), width)
@@ -67,6 +70,8 @@ def _headlines(summary: Summary, line: int) -> str:
     if summary.session.kind in OBSERVED_KINDS:
         return "\n".join(_folded(sentence, line) for sentence in observed(summary))
     found = headlines(summary)
+    if not found and synthetic_table(summary).rows:
+        return ""  # nothing was to be compared: the table is the answer
     if not found:
         return "No variant with a drafter was compared with plain decoding."
     lines = []

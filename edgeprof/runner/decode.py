@@ -73,8 +73,9 @@ def decode(
     ``clock`` gives monotonic nanoseconds. A round's passes are yielded before the round itself.
     Without a ``sampler`` of the target decoding is greedy; with one a drafter that draws needs a
     sampler of the same rule.
-    Ends at any of ``end_tokens`` (emitted as the last token), after ``new_tokens``, or where the
-    target's cache is full. Raises UsageFault for a prompt that is empty or leaves no room.
+    Ends at any of ``end_tokens`` (emitted as the last token), after ``new_tokens`` (0: after the
+    prefills), or where the target's cache is full. Raises UsageFault for a prompt that is empty or
+    leaves no room.
     """
     if not prompt:
         raise UsageFault("the prompt has no tokens; give at least one")
@@ -92,6 +93,9 @@ def decode(
     if drafter is not None:
         for run in drafter.start(tokens):
             yield PassDone("draft", "prefill", run)
+    if new_tokens == 0:
+        yield Finished("new_tokens", clock())
+        return
     tokens.append(token)
     yield FirstToken(token, clock())
     while (reason := _reason_to_stop(tokens, stop_at, target, end_tokens)) is None:
