@@ -103,7 +103,22 @@ def test_sampling_is_a_table_of_its_own(minimal: Path) -> None:
         ('[{target = "t"}]', "[]", "variants"),
         ("question", 'template = "no place"\nquestion', "{prompt}"),
         ('name = "one"', 'name = "../one"', "name"),
-        ("question", "new_tokens = 0\nquestion", "new_tokens"),
+        ("question", "new_tokens = -1\nquestion", "new_tokens"),
+        ("question", "new_tokens = 1000001\nquestion", "1000000"),
+        (', text = "hi"', "", "a prompt has one of text, file and ids"),
+        ('text = "hi"', 'text = "hi", ids = [1]', "a prompt has one of text, file and ids"),
+        ('text = "hi"', "ids = []", "length >= 1"),
+        ('text = "hi"', "ids = [-1]", ">= 0"),
+        ('[{kind = "chat", text = "hi"}]', "[]", "nothing to run: give prompts or tests"),
+        ("question", "tests = [{new_tokens = 0}]\nquestion", "either prompt_tokens or new_tokens"),
+        (
+            "question",
+            "tests = [{new_tokens = 1, prompt_tokens = 1}]\nquestion",
+            "either prompt_tokens or new_tokens",
+        ),
+        ("question", "tests = [{new_tokens = 1, depth = 4}]\nquestion", "'depth_tokens'"),
+        ("question", 'chat = true\ntemplate = "U: {prompt}"\nquestion', "leave out template"),
+        ("question", 'system = "Be brief."\nquestion', "set chat = true"),
         ("question", "verify_tokens = [0]\nquestion", "verify_tokens"),
         ('model = "x.gguf"', 'model = "x.gguf", threads = 0', "threads"),
         ("question", "seed = 18446744073709551616\nquestion", "seed"),
@@ -138,3 +153,17 @@ def test_overrides_are_checked_too(minimal: Path) -> None:
     assert override(recipe, repeats=7, new_tokens=None).repeats == 7
     with pytest.raises(FileFault, match="repeats"):
         override(recipe, repeats=0)
+
+
+def test_a_recipe_may_consist_of_synthetic_tests(minimal: Path) -> None:
+    tests = "tests = [{prompt_tokens = 512}, {new_tokens = 128, depth_tokens = 4096}]\n"
+    minimal.write_text(tests + MINIMAL.replace('prompts = [{kind = "chat", text = "hi"}]\n', ""))
+    recipe = read_recipe(minimal)
+    assert [test.name for test in recipe.tests] == ["pp512", "tg128@d4096"]
+    assert [test.cached_tokens for test in recipe.tests] == [512, 4224]
+    assert recipe.prompts == []
+
+
+def test_r26_a_prompt_may_be_token_0_alone(minimal: Path) -> None:
+    minimal.write_text(MINIMAL.replace('text = "hi"', "ids = [0]"))
+    assert read_recipe(minimal).prompts[0].ids == [0]

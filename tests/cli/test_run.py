@@ -180,7 +180,10 @@ def test_cuts_without_a_temperature_are_said_to_change_nothing(
     [
         ("-k", "-1", "0<=x<=64"),
         ("-k", "1000", "0<=x<=64"),
-        ("-n", "0", "1<=x<=1000000"),
+        ("-n", "1000001", "0<=x<=1000000"),
+        ("-n", "-1", "no number from 0 on"),
+        ("-p", "2000000", "0<=x<=1000000"),
+        ("-d", "8-2", "a range without an end"),
         ("-r", "0", "1<=x<=1000"),
         ("--threads", "0", "1<=x<=1024"),
         ("--temperature", "-0.5", "0<=x<=100"),
@@ -347,7 +350,7 @@ def test_ctrl_c_ends_the_leg_and_keeps_the_file(
     session = read_session(tmp_path / "s.sqlite")
     assert not session.info.complete and session.info.ended_reason == "interrupted"
     assert session.legs[-1].status in ("interrupted", "complete")
-    assert {event.kind for event in session.events} <= {"absent"}
+    assert {event.kind for event in session.events} <= {"absent", "load"}
     last = session.passes[-1]
     assert asked_ns - last.t1_ns < 0.2e9
     assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]

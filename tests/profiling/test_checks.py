@@ -10,7 +10,7 @@ from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.profiling.checks import plan_job
 from edgeprof.profiling.environment import usable_cores
-from edgeprof.recipe import Prompt, Recipe
+from edgeprof.recipe import Prompt, Recipe, SyntheticTest
 
 Folders = dict[str, DecoderFolder]
 
@@ -28,11 +28,6 @@ def test_a_job_holds_models_threads_and_tokens(recipe: Recipe, folders: Folders)
     assert len(job.prompts["t"]) == 2 and all(job.prompts["t"])
 
 
-def test_r24_an_empty_prompt_is_a_matter_of_usage(recipe: Recipe, folders: Folders) -> None:
-    with pytest.raises(UsageFault, match=r"prompt 1 \(chat\) has no tokens"):
-        plan_job(prompted(recipe, ""), folders)
-
-
 def test_r24_a_template_can_give_an_empty_prompt_its_first_token(
     recipe: Recipe, folders: Folders
 ) -> None:
@@ -48,6 +43,32 @@ def test_r25_the_prompt_is_as_long_as_its_tokens_say(recipe: Recipe, folders: Fo
 def test_a_prompt_that_fills_the_context_is_refused(recipe: Recipe, folders: Folders) -> None:
     with pytest.raises(UsageFault, match=r"has 300 tokens and leaves no room in a context of 250"):
         plan_job(prompted(recipe, "7" * 300), folders)  # digits are split one by one
+
+
+def test_a_token_that_a_draft_does_not_have_is_refused(recipe: Recipe, folders: Folders) -> None:
+    """A prompt of ids may name a row that pads the target's embedding alone."""
+    padded = {**folders, "t": replace(folders["t"], vocab_size=400)}
+    asked = replace(recipe, prompts=[Prompt(kind="a", ids=[399])])
+    with pytest.raises(UsageFault, match="token 399, but draft d has a vocabulary of 300"):
+        plan_job(asked, padded)
+    plan_job(replace(asked, drafters={}), padded)
+
+
+def test_a_test_beyond_the_context_is_refused(recipe: Recipe, folders: Folders) -> None:
+    # a slot of the 256 is the dummy row's
+    deep = SyntheticTest(new_tokens=56, depth_tokens=200)
+    tested = replace(recipe, prompts=[], tests=[deep], context_tokens=10_000)
+    with pytest.raises(UsageFault, match="tg56@d200 needs a context of 256 tokens and t has 255"):
+        plan_job(tested, folders)
+    job = plan_job(replace(tested, tests=[replace(deep, new_tokens=55)]), folders)
+    assert job.prompts == {"t": []}
+
+
+def test_synthetic_tests_need_no_tokenizer(recipe: Recipe, folders: Folders) -> None:
+    bare = {"t": replace(folders["t"], tokenizer_path=None)}
+    tested = replace(recipe, prompts=[], tests=[SyntheticTest(prompt_tokens=8)], drafters={})
+    tested = replace(tested, variants=[recipe.variants[1]])
+    assert plan_job(tested, bare).prompts == {"t": []}
 
 
 def test_held_passes_need_room(recipe: Recipe, folders: Folders) -> None:

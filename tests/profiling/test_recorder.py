@@ -18,10 +18,11 @@ from edgeprof.analysis.summary import summarise
 from edgeprof.convert.folder import convert
 from edgeprof.errors import EdgeprofError, FileFault, UsageFault
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
+from edgeprof.profiling import recorder
 from edgeprof.profiling.divergence import first_divergence
 from edgeprof.profiling.recorder import record
 from edgeprof.profiling.tokenizer import Tokenizer
-from edgeprof.recipe import ModelDrafter, Recipe
+from edgeprof.recipe import ModelDrafter, Prompt, Recipe, SyntheticTest
 from edgeprof.session.records import Session
 from edgeprof.session.store import read_session
 
@@ -67,6 +68,7 @@ def test_a_run_that_got_to_its_end_is_complete(session: Session) -> None:
 def test_legs_come_in_the_planned_order(session: Session) -> None:
     assert [leg.name for leg in session.legs] == [
         "t agreement",
+        "d agreement",
         "t held verify",
         "d held draft",
         "t+d k=2 warm-up",
@@ -85,24 +87,28 @@ def test_legs_come_in_the_planned_order(session: Session) -> None:
         "t+d k=2 r2 p2",
         "t+ngram k=3 r2 p2",
     ]
-    assert [leg.warmup for leg in session.legs] == [False] * 3 + [True] * 3 + [False] * 12
+    assert [leg.warmup for leg in session.legs] == [False] * 4 + [True] * 3 + [False] * 12
 
 
 def test_legs_tell_what_they_are(session: Session) -> None:
     legs = {leg.name: leg for leg in session.legs}
-    assert legs["t+d k=2 r2 p1"].attrs == {
+
+    def told(name: str) -> dict[str, Any]:
+        return {key: value for key, value in legs[name].attrs.items() if key != "memory"}
+
+    assert told("t+d k=2 r2 p1") == {
         "target": "t",
         "drafter": "d",
         "drafter_kind": "model",
         "draft_tokens": 2,
     }
-    assert legs["t r1 p1"].attrs == {
+    assert told("t r1 p1") == {
         "target": "t",
         "drafter": None,
         "drafter_kind": None,
         "draft_tokens": None,
     }
-    assert legs["t held verify"].attrs == {"held": "verify"}
+    assert told("t held verify") == {"held": "verify"}
     assert legs["d held draft"].variant == "d"
 
 
@@ -153,7 +159,9 @@ def test_the_model_is_described_and_was_probed(session: Session, folders: Folder
     assert model.sha256 == manifest.source_sha256
     assert model.providers_in_session == ["CPUExecutionProvider"]
     assert model.agreement is not None and model.agreement.after_rollback == 0
-    assert session.info.models["d"].role == "draft"
+    draft = session.info.models["d"]
+    assert draft.role == "draft"
+    assert draft.agreement is not None and draft.agreement.one_token_passes_agree
 
 
 def test_the_host_was_sampled_meanwhile(session: Session) -> None:
@@ -197,9 +205,8 @@ def test_r27_answers_that_differ_from_plain_ones_are_noted(
     session: Session, recipe: Recipe, tiny_gguf: Callable[..., Path], tmp_path: Path, heard: Any
 ) -> None:
     check_divergences(session)
-    assert {event.kind for event in session.events} <= {
-        "absent"
-    }  # with the padded attention passes of every size agree
+    # with the padded attention passes of every size agree
+    assert {event.kind for event in session.events} <= {"absent", "load"}
 
     from edgeprof.convert.folder import convert
 
@@ -222,7 +229,13 @@ def test_r41_a_model_that_drafts_for_itself_is_always_right(
     session = record(chosen, twins, tmp_path / "s.sqlite", progress=heard)
     rounds = [round_ for round_ in session.rounds if round_.drafted]
     assert rounds and all(r.accepted == r.drafted == r.evaluated for r in rounds)
-    assert heard.planned == len(heard.ended) == 1 + 1 + 2  # check, warm-up, two prompts
+    assert heard.planned == len(heard.ended) == 2 + 1 + 2  # two checks, warm-up, two prompts
+    (told,) = (text for text in summarise(session).warnings if "same model" in text)
+    drafted = sum(r.drafted for r in rounds if r.request_id > 1)  # the first request warms up
+    assert told == (
+        "t+d k=2: draft and target are the same model, which cannot be faster; as a check of "
+        f"itself it accepted {drafted} of {drafted} drafted tokens"
+    )
 
 
 def test_r17_a_short_draft_context_ends_drafting_not_the_answer(
@@ -403,3 +416,192 @@ def test_more_threads_than_cores_are_noted(
     session = record(eager, {"t": folders["t"]}, tmp_path / "s.sqlite", progress=heard)
     used = session.info.models["t"].threads
     assert f"threads: model t, asked 1024, used {used}" in summarise(session).warnings
+
+
+def test_every_leg_tells_what_it_did_to_memory(session: Session) -> None:
+    summary = summarise(session)
+    for leg in session.legs:
+        memory = leg.attrs["memory"]
+        assert 0 <= memory["process_growth_bytes"] < memory["process_peak_bytes"]
+        assert memory["available_before_bytes"] > 0 and memory["swap_growth_bytes"] >= 0
+    for figures in summary.legs:
+        assert figures.memory is not None
+        assert figures.memory.available_before_bytes is not None
+        assert figures.memory.peak_used_bytes is not None
+        assert figures.memory.swap_growth_bytes is not None
+
+
+def test_loading_says_whether_the_file_was_in_memory(session: Session) -> None:
+    loads = {load.model: load for load in summarise(session).loads}
+    assert list(loads) == ["t", "d"]
+    for key, load in loads.items():  # the test has just written the files
+        assert load.load_s == session.info.models[key].load_s
+        assert load.cached_share == 1.0 and load.start == "warm"
+
+
+def test_synthetic_tests_are_legs_that_bear_their_names(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
+) -> None:
+    tests = [SyntheticTest(prompt_tokens=16), SyntheticTest(new_tokens=4, depth_tokens=32)]
+    chosen = replace(
+        recipe, prompts=[], tests=tests, variants=[recipe.variants[1]], drafters={},
+        verify_tokens=[],
+    )  # fmt: skip
+    bare = {"t": replace(folders["t"], tokenizer_path=None)}
+    session = record(chosen, bare, tmp_path / "s.sqlite", progress=heard)
+    names = [leg.name for leg in session.legs]
+    assert names == ["t agreement", *["pp16", "tg4@d32"] * 2, "tg4@d32", "pp16"]
+    assert heard.planned == len(names) and session.requests == []
+    assert [leg.warmup for leg in session.legs] == [False, True, True, False, False, False, False]
+    passes = {leg.id: [p for p in session.passes if p.leg_id == leg.id] for leg in session.legs}
+    shapes = [[(p.phase, p.tokens, p.context_tokens) for p in own] for own in passes.values()]
+    fed = [("prefill", 32, 0), *(("decode", 1, 32 + n) for n in range(4))]
+    assert shapes[1:3] == [[("prefill", 16, 0)], fed]
+    figures = {leg.name: leg for leg in summarise(session).legs}
+    assert set(figures) == {"pp16", "tg4@d32"}
+    measured = passes[session.legs[-2].id][1:]  # of the last tg4@d32, without the filling
+    rate = 4 / ((measured[-1].t1_ns - measured[0].t0_ns) / 1e9)
+    assert figures["tg4@d32"].tokens_per_s_by_repeat[1] == rate
+    assert (figures["pp16"].kind, figures["pp16"].variant) == ("test", "t")
+
+
+def test_ids_are_answered_without_a_tokenizer_and_have_no_text(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
+) -> None:
+    chosen = replace(
+        recipe, prompts=[Prompt(kind="a", ids=[0])], variants=[recipe.variants[1]], drafters={},
+        verify_tokens=[], repeats=1,
+    )  # fmt: skip
+    bare = tmp_path / "t"
+    shutil.copytree(folders["t"].path, bare)
+    (bare / "tokenizer.json").unlink()
+    session = record(
+        chosen, {"t": read_decoder_folder(bare)}, tmp_path / "s.sqlite", progress=heard
+    )
+    assert session.info.complete
+    assert {(r.prompt_tokens, r.new_tokens, r.text) for r in session.requests} == {(1, 24, None)}
+
+
+def test_r40_no_new_tokens_is_a_run_without_a_rate(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
+) -> None:
+    chosen = replace(recipe, new_tokens=0, verify_tokens=[], repeats=1)
+    session = record(chosen, folders, tmp_path / "s.sqlite", progress=heard)
+    assert session.info.complete and session.tokens == []
+    assert {(r.stop_reason, r.new_tokens, r.text) for r in session.requests} == {
+        ("new_tokens", 0, "")
+    }
+    assert [leg.tokens_per_s for leg in summarise(session).legs] == [None] * 3
+
+
+def padded(folder: DecoderFolder, path: Path, tokens: int) -> DecoderFolder:
+    """The folder with a tokenizer that knows only the first tokens: the rows above are padding."""
+    shutil.copytree(folder.path, path)
+    file = path / "tokenizer.json"
+    content = json.loads(file.read_text())
+    vocab = content["model"]["vocab"]
+    content["model"]["vocab"] = {token: id for token, id in vocab.items() if id < tokens}
+    content["model"]["merges"] = content["model"]["merges"][: tokens - 259]
+    file.write_text(json.dumps(content))
+    return read_decoder_folder(path)
+
+
+def test_r11_padding_is_never_chosen_and_its_size_may_differ(
+    recipe: Recipe, folders: Folders, tmp_path: Path, tiny_gguf: Callable[..., Path], heard: Any
+) -> None:
+    """Tokenizers of 262 tokens over embeddings of 300 and 290 rows."""
+    small = convert(tiny_gguf(tmp_path / "d.gguf", layers=1, vocab=290), tmp_path / "d290")
+    both = {
+        "t": padded(folders["t"], tmp_path / "t", 262),
+        "d": padded(small, tmp_path / "d", 262),
+    }
+    chosen = replace(recipe, variants=recipe.variants[:2], verify_tokens=[], new_tokens=100)
+    session = record(chosen, both, tmp_path / "s.sqlite", progress=heard)
+    assert session.info.complete
+    # 13 % of the rows pad the target: of 1000 greedy tokens some would be among them
+    tokens = [token.token_id for token in session.tokens]
+    assert len(tokens) == 1000 and max(tokens) < 262
+    check_divergences(session)
+
+
+def test_r12_another_tokenizer_of_the_same_size_is_refused_with_the_first_token(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
+) -> None:
+    shutil.copytree(folders["d"].path, tmp_path / "d")
+    file = tmp_path / "d" / "tokenizer.json"
+    content = json.loads(file.read_text())
+    vocab = content["model"]["vocab"]
+    (seventeenth,) = (token for token, id in vocab.items() if id == 17)
+    vocab["\u2581the"] = vocab.pop(seventeenth)
+    file.write_text(json.dumps(content))
+    other = {**folders, "d": read_decoder_folder(tmp_path / "d")}
+    with pytest.raises(FileFault, match=f"token 17 is '\u2581the' in .* and '{seventeenth}' in"):
+        record(recipe, other, tmp_path / "s.sqlite", progress=heard)
+    assert heard.planned is None and not (tmp_path / "s.sqlite").exists()
+
+
+def test_r13_special_tokens_that_differ_are_noted_by_their_field(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
+) -> None:
+    shutil.copytree(folders["d"].path, tmp_path / "d")
+    file = tmp_path / "d" / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "add_bos_token": True}))
+    other = {**folders, "d": read_decoder_folder(tmp_path / "d")}
+    chosen = replace(recipe, variants=recipe.variants[:1], verify_tokens=[], repeats=1)
+    session = record(chosen, other, tmp_path / "s.sqlite", progress=heard)
+    assert session.info.complete
+    told = (
+        "special_tokens: draft d, target t, field add_bos_token, target_has False, draft_has True"
+    )
+    assert told in summarise(session).warnings
+
+
+def test_r22_the_end_of_a_turn_may_stand_in_the_tokenizer_alone(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
+) -> None:
+    plain = replace(recipe, variants=[recipe.variants[1]], drafters={}, verify_tokens=[])
+    free = record(plain, {"t": folders["t"]}, tmp_path / "free.sqlite", progress=heard)
+    third = {a[2] for a in answers(free).values()}  # what each answer has in third place
+    shutil.copytree(folders["t"].path, tmp_path / "t")
+    file = tmp_path / "t" / "tokenizer.json"
+    content = json.loads(file.read_text())
+    spelt = {id: token for token, id in content["model"]["vocab"].items()}
+    file = tmp_path / "t" / "tokenizer_config.json"
+    ends = sorted(third)[0]
+    file.write_text(json.dumps({"eos_token": spelt[ends]}))
+    stopping = replace(plain, stop_at_end_token=True)
+    both = {"t": read_decoder_folder(tmp_path / "t")}
+    session = record(stopping, both, tmp_path / "s.sqlite", progress=heard)
+    for request, asked in zip(session.requests, free.requests, strict=True):
+        tokens = answers(session)[request.leg_id, request.id]
+        before = answers(free)[asked.leg_id, asked.id]
+        stops = [end for end in (ends, 2) if end in before]  # 2 is the decoder's own end token
+        cut = min((before.index(end) + 1 for end in stops), default=len(before))
+        assert tokens == before[:cut]
+        assert request.stop_reason == ("end_token" if stops else "new_tokens")
+    assert "end_token" in {request.stop_reason for request in session.requests}
+
+
+def test_r31_tokens_are_told_as_they_come(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
+) -> None:
+    told: list[int] = []
+    session = record(
+        recipe, folders, tmp_path / "s.sqlite", progress=heard,
+        on_token=lambda token: told.append(token.id),
+    )  # fmt: skip
+    assert told == [token.id for token in session.tokens]
+
+
+def test_r42_memory_in_pieces_is_told_with_the_death_that_it_caused(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onnxruntime.py").write_text(
+        "import os, sys\n"
+        "print('NvMapMemAllocInternalTagged: 1075072515 error 12', file=sys.stderr, flush=True)\n"
+        "os._exit(1)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(recorder, "memory_in_pieces", lambda: "2.0 GiB are available in pieces")
+    with pytest.raises(EdgeprofError, match=r"error 12; 2\.0 GiB are available in pieces$"):
+        record(recipe, folders, tmp_path / "out" / "s.sqlite", progress=heard)

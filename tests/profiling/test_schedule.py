@@ -2,8 +2,13 @@
 
 from msgspec.structs import replace
 
-from edgeprof.profiling.schedule import leg_count, model_drafters, variant_order
-from edgeprof.recipe import Recipe
+from edgeprof.profiling.schedule import (
+    leg_count,
+    model_drafters,
+    order_of_tests,
+    variant_order,
+)
+from edgeprof.recipe import Recipe, SyntheticTest
 
 
 def test_plain_comes_first_then_the_order_turns(recipe: Recipe) -> None:
@@ -15,8 +20,27 @@ def test_plain_comes_first_then_the_order_turns(recipe: Recipe) -> None:
 
 
 def test_legs_are_counted_by_hand(recipe: Recipe) -> None:
-    # one check; one held leg of the target and one of the draft; three variants x
+    # a check and a held leg of the target and of the draft; three variants x
     # (a warm-up + two repeats of two prompts)
     assert model_drafters(recipe) == ["d"]
-    assert leg_count(recipe) == 1 + 2 + 3 * (1 + 4)
-    assert leg_count(replace(recipe, verify_tokens=[], warmup_requests=0)) == 1 + 3 * 4
+    assert leg_count(recipe) == 2 + 2 + 3 * (1 + 4)
+    assert leg_count(replace(recipe, verify_tokens=[], warmup_requests=0)) == 2 + 3 * 4
+
+
+def test_tests_are_legs_of_every_target_and_no_prompt_no_warm_up_of_variants(
+    recipe: Recipe,
+) -> None:
+    pp, tg = SyntheticTest(prompt_tokens=8), SyntheticTest(new_tokens=4)
+    two = replace(recipe, targets={"t": recipe.targets["t"], "u": recipe.targets["t"]})
+    tested = replace(two, prompts=[], tests=[pp, tg], verify_tokens=[])
+    # a check of t, u and d; two tests x two targets x (a warm-up + two repeats)
+    assert leg_count(tested) == 3 + 2 * 2 * (1 + 2)
+    assert leg_count(replace(tested, warmup_requests=0)) == 3 + 2 * 2 * 2
+
+
+def test_tests_turn_with_every_repeat(recipe: Recipe) -> None:
+    tests = [SyntheticTest(prompt_tokens=8), SyntheticTest(new_tokens=4)]
+    tested = replace(recipe, tests=tests)
+    names = [[test.name for test, _ in order_of_tests(tested, repeat)] for repeat in range(4)]
+    assert names == [["pp8", "tg4"], ["pp8", "tg4"], ["tg4", "pp8"], ["pp8", "tg4"]]
+    assert order_of_tests(recipe, 3) == []

@@ -1,10 +1,11 @@
 """What options make of a recipe."""
 
 import pytest
+from msgspec.structs import replace
 
 from edgeprof.errors import FileFault, UsageFault
-from edgeprof.profiling.selection import select
-from edgeprof.recipe import Recipe, Sampling, Variant, override
+from edgeprof.profiling.selection import select, synthetic_tests
+from edgeprof.recipe import Prompt, Recipe, Sampling, SyntheticTest, Variant, override
 
 
 def names(recipe: Recipe) -> list[str]:
@@ -40,8 +41,9 @@ def test_an_unknown_variant_is_answered_with_the_nearest(recipe: Recipe) -> None
 
 
 def test_numbers_prompts_and_threads_are_replaced(recipe: Recipe) -> None:
-    chosen = select(recipe, prompts=["hi"], new_tokens=5, repeats=1, threads=3)
-    assert [prompt.text for prompt in chosen.prompts] == ["hi"]
+    given = Prompt(kind="given", text="hi")
+    chosen = select(recipe, prompts=[given], new_tokens=5, repeats=1, threads=3)
+    assert chosen.prompts == [given] and chosen.tests == []
     assert (chosen.new_tokens, chosen.repeats, chosen.targets["t"].threads) == (5, 1, 3)
 
 
@@ -52,3 +54,32 @@ def test_sampling_is_changed_key_by_key(recipe: Recipe) -> None:
     assert chosen.seed == 3
     with pytest.raises(FileFault, match="top_p is nan, allowed is above 0 and up to 1"):
         select(recipe, top_p=float("nan"))
+
+
+def test_tests_alone_run_the_targets_of_the_variants_and_nothing_else(recipe: Recipe) -> None:
+    tests = [SyntheticTest(prompt_tokens=512), SyntheticTest(new_tokens=8, depth_tokens=900)]
+    chosen = select(recipe, variants=["t+d"], tests=tests)
+    assert names(chosen) == ["t"] and chosen.drafters == {}
+    assert (chosen.prompts, chosen.tests) == ([], tests)
+    assert chosen.verify_tokens == [] and not chosen.measure_ceiling
+    assert chosen.context_tokens == 908  # 900 cached and 8 fed; the recipe has 250
+
+
+def test_tests_and_prompts_together_keep_the_variants(recipe: Recipe) -> None:
+    prompt, test = Prompt(kind="given", ids=[0]), SyntheticTest(prompt_tokens=4)
+    chosen = select(recipe, prompts=[prompt], tests=[test])
+    assert chosen == replace(recipe, prompts=[prompt], tests=[test])
+
+
+def test_a_chat_takes_the_place_of_the_template(recipe: Recipe) -> None:
+    chosen = select(override(recipe, template="User: {prompt}"), chat=True)
+    assert (chosen.chat, chosen.template) == (True, "{prompt}")
+
+
+def test_every_size_is_tested_at_every_depth() -> None:
+    tests = synthetic_tests([512, 0], [128, 64], [0, 4096])
+    assert [test.name for test in tests] == [
+        "pp512", "tg128", "tg64", "pp512@d4096", "tg128@d4096", "tg64@d4096",
+    ]  # fmt: skip
+    with pytest.raises(UsageFault, match="no test is left"):
+        synthetic_tests([0], [], [4096])

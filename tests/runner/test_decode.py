@@ -250,3 +250,64 @@ def test_speculative_greedy_output_is_plain_greedy_output(
     for step in rounds(speculative):
         assert step.accepted <= step.evaluated <= step.drafted <= draft_tokens
         assert len(step.tokens) in (step.accepted, step.accepted + 1)
+
+
+def test_r40_no_new_tokens_is_an_answer_too(rule_model: Any, ticks: Callable[[], int]) -> None:
+    target, draft = rule_model(count_up), rule_model(count_up)
+    steps = list(
+        decode(
+            target, [1, 2], new_tokens=0, clock=ticks, drafter=ModelDrafter(draft), draft_tokens=2
+        )
+    )
+    assert answer(steps) == [] and stop_reason(steps) == "new_tokens"
+    assert [(step.role, step.phase) for step in steps if isinstance(step, PassDone)] == [
+        ("target", "prefill"), ("draft", "prefill"),
+    ]  # fmt: skip
+
+
+def test_r18_a_draft_of_five_at_4092_of_4096_is_cut_to_what_fits(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    model = rule_model(lambda text: 3, capacity=4096)
+    drafter = FixedDrafter([[3] * 5] * 9)
+    prompt = [3] * 4092
+    steps = list(decode(model, prompt, new_tokens=50, clock=ticks, drafter=drafter, draft_tokens=5))
+    # the known token and three drafted fill the cache; the last token is never fed
+    assert drafter.limits == [3] and [step.accepted for step in rounds(steps)] == [3]
+    assert len(answer(steps)) == 5 and stop_reason(steps) == "context_end"
+    assert model.length == 4096
+
+
+def test_r17_a_draft_that_ends_at_2048_leaves_the_rest_to_the_target(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    target = rule_model(lambda text: 3, capacity=4096)
+    draft = rule_model(lambda text: 3, capacity=2048)
+    steps = list(
+        decode(
+            target, [3] * 2040, new_tokens=50, clock=ticks, drafter=ModelDrafter(draft),
+            draft_tokens=4,
+        )
+    )  # fmt: skip
+    assert len(answer(steps)) == 50
+    drafted = [step.drafted for step in rounds(steps)]
+    # It takes in the 2041st token and three of its four, then the 2045th and 2046th (the last of
+    # its own and the bonus) and two of its three: 2048.
+    assert drafted[:2] == [4, 3] and set(drafted[2:]) == {0}
+
+
+def test_r20_an_end_token_inside_an_accepted_run_ends_the_answer(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    follow = {1: 5, 5: 6, 6: 2, 2: 7, 7: 8}  # 2 is the end token
+    drafter = FixedDrafter([[6, 2, 7, 8]])
+    model = rule_model(lambda text: follow.get(text[-1], 0))
+    steps = list(
+        decode(
+            model, [1], new_tokens=20, clock=ticks, drafter=drafter, draft_tokens=4,
+            end_tokens=frozenset({2}),
+        )
+    )  # fmt: skip
+    (only,) = rounds(steps)
+    assert answer(steps) == [5, 6, 2] and stop_reason(steps) == "end_token"
+    assert (only.accepted, only.evaluated, only.tokens) == (2, 2, [6, 2])
