@@ -27,6 +27,9 @@ _DISTURBED = 1.5
 # Five per cent over a measured ceiling is more than the noise of a median of nine passes.
 _ABOVE_CEILING = 1.05
 
+# One file may give several decoders: other weights, another head.
+_IDENTITY = ("sha256", "weights", "streamed_weight_bytes")
+
 # Told elsewhere, or in words of their own.
 _TOLD_APART = ("divergence", "absent", "suspect", "gap", "marks", "swap", "load")
 
@@ -210,7 +213,7 @@ def _self_drafts(session: Session, runs: Sequence[VariantRuns]) -> Iterable[str]
         target, draft = models.get(run.target), models.get(run.drafter or "")
         if target is None or draft is None or target.sha256 is None:
             continue
-        if (target.sha256, target.weights) != (draft.sha256, draft.weights):
+        if any(getattr(target, field) != getattr(draft, field) for field in _IDENTITY):
             continue
         rounds = [round_ for answer in run.answers for round_ in answer.rounds]
         accepted, compared = sum(r.accepted for r in rounds), sum(r.evaluated for r in rounds)

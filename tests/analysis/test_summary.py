@@ -14,7 +14,7 @@ from edgeprof.analysis.summary import (
     without_private,
 )
 from edgeprof.quantity import Quantity
-from edgeprof.session.records import Event, Session
+from edgeprof.session.records import Event, PassAgreement, Session
 
 
 @pytest.fixture(scope="module")
@@ -436,3 +436,39 @@ def test_speedup_against_a_disturbed_baseline_is_not_comparable(maker: Any) -> N
     (one,) = summarise(maker.session()).comparisons
     assert one.verdict.outcome == "not comparable"
     assert "0.33 of a plainly decoded token, and 1.00 on held passes" in one.verdict.because
+
+
+def test_r09_a_run_that_swapped_says_so_and_how_much_was_read_back(maker: Any) -> None:
+    maker.decode_leg("fp32")
+    attrs = {**maker.legs[-1].attrs, "memory": {"major_faults": 310}}
+    maker.legs[-1] = msgspec.structs.replace(maker.legs[-1], attrs=attrs)
+    detail = {"growth_bytes": 1_200_000_000}
+    maker.events.append(Event(leg_id=None, t_ns=1, kind="swap", severity="warning", detail=detail))
+    assert (
+        "swapping: swap grew by 1.20 GB during the run, 310 pages were read back from disk; the "
+        "figures measure the disk too, use a smaller model or context"
+    ) in summarise(maker.session()).warnings
+
+
+def test_r41_a_self_check_that_fails_is_told(maker: Any) -> None:
+    models = maker.info.models
+    twin = msgspec.structs.replace(models["fp32"], role="draft")
+    maker.info = msgspec.structs.replace(maker.info, models={**models, "draft": twin})
+    maker.decode_leg("fp32+draft k=2")  # two answers, each with 4 of 7 compared tokens accepted
+    (told,) = (text for text in summarise(maker.session()).warnings if "same model" in text)
+    assert told.endswith(
+        "accepted 8 of 14 drafted tokens, and all must stand: do not trust this model"
+    )
+
+
+def test_passes_of_a_draft_that_differ_are_no_warning(maker: Any) -> None:
+    """Whatever a draft proposes is checked."""
+    draft = maker.info.models["draft"]
+    differing = PassAgreement(
+        reference_tokens=8, max_logit_difference={1: 0.5, 8: 0.0}, after_rollback=0.0
+    )
+    for role, told in (("draft", False), ("target", True)):
+        model = msgspec.structs.replace(draft, role=role, agreement=differing)
+        maker.info = msgspec.structs.replace(maker.info, models={"draft": model})
+        warnings = summarise(maker.session()).warnings
+        assert any(text.startswith("draft: the same token gets") for text in warnings) is told

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from edgeprof.report.printable import printable
 from edgeprof.session.records import Session
 from edgeprof.session.store import read_session
 
@@ -282,6 +283,160 @@ def test_p09_an_existing_output_is_kept(start: Start, recipe: Edit, tmp_path: Pa
     code, out, err = finish(start("run", recipe(), "-o", "s.sqlite"))
     assert code == 2 and out == "" and "exists already" in err and len(err.splitlines()) == 1
     assert (tmp_path / "s.sqlite").read_bytes() == b"mine"
+
+
+# Prompts, chats, streams
+
+
+def requests(path: Path) -> list[tuple[int, str | None]]:
+    """(tokens of the prompt, what was answered) of every measured request of the target alone."""
+    session = read_session(path)
+    legs = {leg.id for leg in session.legs if leg.variant == "t" and not leg.warmup}
+    return [(r.prompt_tokens, r.text) for r in session.requests if r.leg_id in legs]
+
+
+def test_prompts_come_from_texts_files_and_ids(start: Start, recipe: Edit, tmp_path: Path) -> None:
+    (tmp_path / "my.txt").write_text("7777777\n")  # digits are tokens of their own
+    options = ["--prompt", "777", "--prompt-file", "my.txt", "--prompt-ids", "0"]
+    code, _, err = finish(start("run", recipe(), "-o", "s.sqlite", *options))
+    assert code == 0, err
+    assert [tokens for tokens, _ in requests(tmp_path / "s.sqlite")] == [3, 7, 1]
+    stored = read_session(tmp_path / "s.sqlite").info.recipe["prompts"]
+    assert stored == [
+        {"kind": "given", "text": "777"},
+        {"kind": "given", "text": "7777777"},
+        {"kind": "given", "ids": [0]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "says"),
+    [
+        (None, 2, "my.txt: no such file"),
+        (b"\x7fELF\x02\x01\x01\x00\xff", 1, "my.txt: not a text file in UTF-8 (byte 8)"),
+        (b"7" * 300, 2, "has 300 tokens and leaves no room in a context of 250"),
+        (bytes(2 << 20), 1, "my.txt: larger than 1 MiB"),
+    ],
+)
+def test_a_prompt_file_that_will_not_do_is_told(
+    start: Start, recipe: Edit, tmp_path: Path, content: bytes | None, code: int, says: str
+) -> None:
+    work = tmp_path / "w"
+    work.mkdir()
+    path = work / "my.txt"
+    if content is not None:
+        path.write_bytes(content)
+    outcome = finish(start("run", recipe(), "-o", work / "s.sqlite", "--prompt-file", path))
+    path.unlink(missing_ok=True)
+    refused((outcome[0], outcome[1], outcome[2]), code, says, work)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code", "says"),
+    [
+        ("--prompt-ids", "1,x", 2, "'x'; write whole numbers from 0 on"),
+        ("--prompt-ids", "300", 2, "from 0 to 299"),
+        ("--prompt", b"\xff", 2, "not text in UTF-8"),
+        ("-p", "0", 2, "no test is left"),
+        ("-p", "512", 2, "pp512 needs a context of 512 tokens and t has 255"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(
+    start: Start, recipe: Edit, tmp_path: Path, option: str, value: Any, code: int, says: str
+) -> None:
+    given = os.fsdecode(value) if isinstance(value, bytes) else value
+    refused(finish(start("run", recipe(), option, given)), code, says, tmp_path)
+
+
+def test_r24_an_empty_prompt_begins_with_the_first_token(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    code, _, err = finish(start("run", recipe(), "-o", "s.sqlite", "--prompt", ""))
+    assert code == 0, err
+    assert [tokens for tokens, _ in requests(tmp_path / "s.sqlite")] == [1]
+
+
+def test_r31_answers_stream_to_stderr_and_are_in_the_session(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    code, out, err = finish(start("run", recipe(), "-o", "s.sqlite", "--stream", "--json"))
+    assert code == 0, err
+    assert json.loads(out)["schema"] == "edgeprof.summary/1"
+    ((_, text),) = requests(tmp_path / "s.sqlite")
+    assert text is not None
+    assert f"--- t r1 p1\n{printable(text)}\n" in err and "warm-up" not in err
+
+
+def test_r40_an_answer_of_no_tokens_is_a_valid_run(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    code, out, err = finish(start("run", recipe(), "-o", "s.sqlite", "-n", "0", "--json"))
+    assert code == 0, err
+    assert {leg["tokens_per_s"] for leg in json.loads(out)["legs"]} == {None}
+
+
+def test_a_chat_without_a_template_is_told(start: Start, recipe: Edit, tmp_path: Path) -> None:
+    finish(start("run", recipe(), "-o", "s.sqlite"))
+    (tmp_path / "s.sqlite").unlink()
+    refused(finish(start("run", recipe(), "--chat")), 1, "no chat template in it", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ("{{ ''.__class__.__mro__ }}", "cannot be run: "),
+        ("{{ range(10 ** 12) | list }}", "cannot be run: Range too big"),
+    ],
+)
+def test_a_hostile_template_of_a_model_is_told_in_one_line(
+    start: Start, work: Path, recipe: Edit, tmp_path: Path, template: str, says: str
+) -> None:
+    code, _, err = finish(start("convert", work / "target.gguf", "-o", work / "m", "--force"))
+    assert code == 0, err
+    (work / "m" / "chat_template.jinja").write_text(template)
+    outcome = finish(start("run", recipe(target="m"), "--chat"))
+    refused(outcome, 1, f"chat_template.jinja: the chat template {says}", tmp_path)
+
+
+# Synthetic tests
+
+
+def test_synthetic_tests_bear_the_names_of_llama_bench(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    options = ["-p", "8-16*2", "-n", "4", "-d", "0,32", "-r", "2", "--seed", "5", "--json"]
+    code, out, err = finish(start("run", recipe(), "-o", "s.sqlite", *options))
+    assert code == 0, err
+    names = ["pp8", "pp16", "tg4", "pp8@d32", "pp16@d32", "tg4@d32"]
+    legs = json.loads(out)["legs"]
+    assert [(leg["name"], leg["kind"], leg["variant"]) for leg in legs] == [
+        (name, "test", "t") for name in names
+    ]
+    assert all(len(leg["tokens_per_s_by_repeat"]) == 2 for leg in legs)
+    assert all(leg["memory"]["peak_used_bytes"]["value"] > 0 for leg in legs)
+    session = read_session(tmp_path / "s.sqlite")
+    assert list(session.info.models) == ["t"]  # no draft is loaded
+    measured = [leg.name for leg in session.legs if leg.kind == "decode" and not leg.warmup]
+    assert sorted(measured) == sorted(names * 2)
+    code, out, err = finish(start("report", "s.sqlite"))
+    assert code == 0 and "\ntg4@d32 " in out
+
+
+def test_several_lengths_are_tests_and_one_is_that_of_answers(
+    start: Start, recipe: Edit, tmp_path: Path
+) -> None:
+    code, _, err = finish(start("run", recipe(), "-o", "s.sqlite", "-n", "4,6"))
+    assert code == 0, err
+    names = [leg.name for leg in read_session(tmp_path / "s.sqlite").legs]
+    assert {"tg4", "tg6"} < set(names)
+
+
+def test_tests_can_stand_in_a_recipe(start: Start, recipe: Edit, tmp_path: Path) -> None:
+    path = recipe()
+    path.write_text(path.read_text() + "\n[[tests]]\nnew_tokens = 4\ndepth_tokens = 16\n")
+    code, out, err = finish(start("run", path, "-o", "s.sqlite"))
+    assert code == 0, err
+    assert "\ntg4@d16  t " in out and "\nt+d k=2 " in out
 
 
 @pytest.fixture

@@ -117,3 +117,18 @@ def test_an_error_leaves_the_leg_failed() -> None:
         written.answer(broken())
     last = written.messages[-1]
     assert isinstance(last, Leg) and last.status == "failed"
+
+
+def test_a_leg_tells_at_its_end_what_the_memory_did() -> None:
+    messages: list[Message] = []
+    watched = Journal(
+        messages.append,
+        clock=lambda: 1,
+        stop_asked=lambda: False,
+        watch_memory=lambda: lambda: {"major_faults": 3},
+    )
+    with watched.leg("x", kind="held", variant="t", attrs={"held": "verify"}):
+        pass
+    started, ended = (message for message in messages if isinstance(message, Leg))
+    assert started.attrs == {"held": "verify"}
+    assert ended.attrs == {"held": "verify", "memory": {"major_faults": 3}}

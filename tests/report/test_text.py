@@ -7,8 +7,9 @@ import pytest
 
 from edgeprof.analysis.summary import Summary, summarise
 from edgeprof.report.headline import contrast, headlines
+from edgeprof.report.markdown import markdown
 from edgeprof.report.text import session_text
-from edgeprof.session.records import Session
+from edgeprof.session.records import Event, Session
 
 WIDE = 1000
 
@@ -156,3 +157,43 @@ def test_no_contrast_where_verification_costs_the_same(maker: Any, shape: Any) -
 def test_names_of_a_session_do_not_steer_the_terminal(maker: Any) -> None:
     maker.decode_leg("fp32\x1b[2J", rounds=[])
     assert "fp32\ufffd[2J" in session_text(summarise(maker.session()), WIDE)
+
+
+def test_synthetic_tests_are_listed_as_llama_bench_does(maker: Any) -> None:
+    # 512 tokens in 500 and 400 ms: 1024 and 1280, mean 1152, deviation 256 / sqrt(2)
+    for repeat, ms in ((1, 500.0), (2, 400.0)):
+        attrs = {"test": "pp512", "depth_tokens": 0}
+        leg_id = maker.leg("decode", "fp32", repeat=repeat, attrs=attrs)
+        maker.run_pass(leg_id, "prefill", "fp32", ms, tokens=512, context_tokens=0)
+        maker.end_leg()
+        maker.legs[-1] = msgspec.structs.replace(maker.legs[-1], name="pp512")
+    summary = summarise(maker.session())
+    text = session_text(summary, WIDE)
+    assert row(text, "pp512") == ["pp512", "fp32", "1152.0 ± 181.0", "2"]
+    assert "Decoding:" not in text and "was compared with plain decoding" not in text
+    document = markdown(summary)
+    assert "## Synthetic tests" in document and "was compared" not in document
+
+
+def test_memory_and_loads_are_in_the_document(maker: Any) -> None:
+    maker.decode_leg("fp32")
+    memory = {
+        "available_before_bytes": 3 << 30,
+        "used_before_bytes": 1 << 30,
+        "process_growth_bytes": 1 << 29,
+        "process_peak_bytes": 1 << 31,
+        "swap_growth_bytes": 0,
+        "major_faults": 7,
+    }
+    attrs = {**maker.legs[-1].attrs, "memory": memory}
+    maker.legs[-1] = msgspec.structs.replace(maker.legs[-1], attrs=attrs)
+    detail = {"model": "fp32", "load_s": 2.5, "cached_share": 0.0}
+    maker.events.append(Event(leg_id=None, t_ns=1, kind="load", severity="info", detail=detail))
+    document = markdown(summarise(maker.session()))
+    cells = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in document.splitlines()
+        if line.startswith("| fp32 ") or "load time" in line
+    ]
+    assert ["fp32", "3.00", "1.50", "0.00", "2.00", "7"] in cells
+    assert ["load time", "fp32 2.50 s (cold)"] in cells
