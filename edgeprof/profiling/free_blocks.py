@@ -15,9 +15,9 @@ _ENOUGH = 16  # times the largest block: with less available, there is just litt
 
 
 class FreeBlocks(NamedTuple):
-    """``count`` blocks of ``size_bytes`` are the largest free ones."""
+    """``blocks`` of ``size_bytes`` each are the largest free ones."""
 
-    count: int
+    blocks: int
     size_bytes: int
 
 
@@ -30,7 +30,7 @@ def memory_in_pieces(proc: Path = Path("/proc")) -> str | None:
         return None
     return (
         f"{available / 2**30:.1f} GiB are available but in pieces (largest free blocks, lfb in "
-        f"tegrastats: {largest.count}x{_block(largest.size_bytes)}), which lasts until caches are "
+        f"tegrastats: {largest.blocks}x{_block(largest.size_bytes)}), which lasts until caches are "
         "dropped or the board is started anew"
     )
 
