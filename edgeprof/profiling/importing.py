@@ -24,8 +24,7 @@ from edgeprof.session.store import SessionWriter, check_output, remove_session
 from edgeprof.telemetry.plausibility import Finding, Judge, Scene
 from edgeprof.telemetry.signals import unit_of
 from edgeprof.telemetry.source import Absence, BoardFigures, Reading, SourceName
-from edgeprof.telemetry.sources.tegrastats import emc_absences, tegrastats_channel
-from edgeprof.telemetry.tegrastats_line import readings
+from edgeprof.telemetry.sources.tegrastats import board_readings, emc_absences, tegrastats_channel
 from edgeprof.telemetry.tegrastats_log import (
     DEFAULT_INTERVAL_S,
     ClockStep,
@@ -208,9 +207,7 @@ class _Import:
 
     def _take_line(self, placed: Placed) -> None:
         t_ns, line = placed
-        found = readings(
-            line, self._board.bytes_per_emc_clock, module_rails=self._board.module_rails
-        )
+        found = board_readings(line, self._board)
         for name, reading in found.items():
             if reading.value is not None and name not in self._lanes:
                 self._announce(name)

@@ -141,7 +141,7 @@ def _open_replay(job: SampleJob) -> Stream:
 
     if job.replay is None:
         raise UsageFault("source replay: no recording is named")
-    return ReplayStream(Path(job.replay), job.board)
+    return ReplayStream(Path(job.replay), job.board, line_interval_s=job.interval_s)
 
 
 if __name__ == "__main__":

@@ -63,9 +63,9 @@ class SessionWriter:
         self.info = info
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            remove_session(path)
-            self._connection = sqlite3.connect(path, isolation_level=None)
             self._create_tables()
+            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._begin()
         except (OSError, sqlite3.Error) as error:
             raise EnvironmentFault(f"{path}: cannot be written: {error}") from error
 
@@ -104,15 +104,24 @@ class SessionWriter:
             raise EnvironmentFault(f"{self.path}: cannot be written: {error}") from error
 
     def _create_tables(self) -> None:
-        """The empty tables go into the file itself, so that it opens even without its log."""
+        """The empty tables go into a file of another name first, so that the session opens from
+        the moment it is there, even without its log."""
+        new = _beside(self.path, ".new")
+        remove_session(new)
+        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+            execute = connection.execute
+            execute(f"PRAGMA application_id={APPLICATION_ID}")
+            execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            execute("BEGIN")
+            for table in (SESSION, *RECORDS):
+                execute(table.create_sql)
+            execute(SESSION.insert_sql, SESSION.to_row(self.info))
+            execute("COMMIT")
+        remove_session(self.path)
+        new.replace(self.path)
+
+    def _begin(self) -> None:
         execute = self._connection.execute
-        execute(f"PRAGMA application_id={APPLICATION_ID}")
-        execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        execute("BEGIN")
-        for table in (SESSION, *RECORDS):
-            execute(table.create_sql)
-        execute(SESSION.insert_sql, SESSION.to_row(self.info))
-        execute("COMMIT")
         execute("PRAGMA journal_mode=WAL")
         execute("PRAGMA synchronous=NORMAL")
         execute("BEGIN")

@@ -17,13 +17,15 @@ class BoardFigures(Struct, frozen=True, kw_only=True):
     """What turns the readings of a board into figures; None where the board is not known.
 
     ``bytes_per_emc_clock`` is 2 x bus width / 8; ``module_rails`` are disjoint rails whose sum a
-    profile declares for a board without a total rail.
+    profile declares for a board without a total rail. Without ``emc_counter_established`` no share
+    of the memory's time is taken from anybody: all of them divide the same counter.
     """
 
     root: str = "/"
     profile: str | None = None
     bytes_per_emc_clock: float | None = None
     emc_max_hz: float | None = None
+    emc_counter_established: bool = True
     module_rails: tuple[str, ...] = ()
 
     @property

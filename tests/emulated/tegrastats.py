@@ -47,10 +47,12 @@ class Composer:
         if clock_hz is None:
             if self._board.l4t[0] < 36:
                 yield "EMC_FREQ 0%"
-        elif activity is None or not self._board.counts_khz:
+        elif activity is None:
             yield f"EMC_FREQ @{clock_hz // 10**6}"
         else:
-            yield f"EMC_FREQ {100_000 * activity // clock_hz}%@{clock_hz // 10**6}"
+            # A Thor's prints a share too, which nobody has checked.
+            khz = activity if self._board.counts_khz else activity // 20
+            yield f"EMC_FREQ {100_000 * khz // clock_hz}%@{clock_hz // 10**6}"
 
     def _gpu(self) -> str:
         node = tree.gpu_load_node(self._board)

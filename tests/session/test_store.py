@@ -387,6 +387,25 @@ def test_p08_a_read_only_folder_is_told_before(read_only_folder: Path, info: Ses
     assert list(read_only_folder.iterdir()) == []
 
 
+def test_a_session_is_whole_from_the_moment_it_is_there(
+    tmp_path: Path, info: SessionInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.sqlite"
+    seen: list[str] = []
+    replace = Path.replace
+
+    def look_first(new: Path, target: Path) -> Path:
+        assert not path.exists()
+        moved = replace(new, target)
+        seen.append(read_session(path).info.id)
+        return moved
+
+    monkeypatch.setattr(Path, "replace", look_first)
+    SessionWriter(path, info).close()
+    assert seen == [info.id]
+    assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]
+
+
 def test_a_full_disk_is_told_once_and_keeps_what_was_committed(
     tmp_path: Path, info: SessionInfo, records: list[Record]
 ) -> None:

@@ -153,6 +153,12 @@ def _no_permission() -> Remedy:
         group = grp.getgrgid(group_id).gr_name
     except (OSError, KeyError):
         group_id, group = None, "jtop"
+    if group_id == 0:
+        # To be in root's group is not what anybody should be told.
+        return Remedy(
+            reason=f"{SOCKET} is open to root only: the service was installed without its group",
+            fix="sudo groupadd -f jtop, then sudo systemctl restart jtop.service",
+        )
     return Remedy(
         reason=f"{SOCKET} is open to group {group} only, and this process is not in it",
         fix=f"sudo usermod -aG {group} $USER, then log in again or run `newgrp {group}`; "

@@ -29,8 +29,7 @@ from edgeprof.telemetry.source import (
     Reading,
     SourceName,
 )
-from edgeprof.telemetry.sources.tegrastats import emc_absences, tegrastats_channel
-from edgeprof.telemetry.tegrastats_line import readings
+from edgeprof.telemetry.sources.tegrastats import board_readings, emc_absences, tegrastats_channel
 from edgeprof.telemetry.tegrastats_log import Gap, Placed, Tally, place, read_entries
 
 _SQLITE = b"SQLite format 3\0"
@@ -177,11 +176,7 @@ class ReplayStream:
                 yield Moment(moment.t_ns, moment.t_ns, told)
 
     def _readings(self, placed: Placed) -> Mapping[str, Reading]:
-        found = readings(
-            placed.line,
-            self._board.bytes_per_emc_clock,
-            module_rails=self._board.module_rails,
-        )
+        found = board_readings(placed.line, self._board)
         return {name: _replayed(reading) for name, reading in found.items()}
 
     def _absence(self, reason: str) -> Absence:

@@ -18,7 +18,12 @@ from edgeprof.session.records import Event, Severity, WindowBasis, WindowKind
 from edgeprof.telemetry.chain import WHOLE_SOURCE
 from edgeprof.telemetry.line_child import LineChild
 from edgeprof.telemetry.source import Absence, Batch, BoardFigures, Channel, Reading, SourceName
-from edgeprof.telemetry.tegrastats_line import begins_whole, parse_line, readings
+from edgeprof.telemetry.tegrastats_line import (
+    TegrastatsLine,
+    begins_whole,
+    parse_line,
+    readings,
+)
 
 _PLACES = ("/usr/bin/tegrastats", "/home/nvidia/tegrastats", "/home/ubuntu/tegrastats")
 _SHORTEST_INTERVAL_S = 0.01
@@ -30,6 +35,10 @@ _LATE = 1.5  # times the interval that was asked for
 _MOST_UNKNOWN = 50
 _BUSY, _CLOCK, _BANDWIDTH = "emc_busy_frac", "emc_clock_hz", "dram_bandwidth_bytes_per_s"
 
+UNSCALED = (
+    "what this board's counter of memory traffic counts is not established, and the share that is "
+    "printed comes from it: it must be calibrated against a known number of bytes a second"
+)
 _EMC_NOTE = (
     "whole per cents of the running clock; the kernel's running average over a time that is not "
     "documented for all boards"
@@ -155,8 +164,7 @@ class TegrastatsStream:
         if line is None:
             self.dropped += bool(text.strip())
             return
-        rails = self._board.module_rails
-        found = readings(line, self._board.bytes_per_emc_clock, module_rails=rails)
+        found = board_readings(line, self._board)
         self._known.update(
             (name, None) for name, reading in found.items() if reading.value is not None
         )
@@ -232,6 +240,17 @@ def tegrastats_channel(name: str) -> Channel:
     return Channel(name=name, node="tegrastats", window_kind=kind, window_basis=basis, note=note)
 
 
+def board_readings(line: TegrastatsLine, board: BoardFigures) -> Mapping[str, Reading]:
+    """What the line tells of that board; of a memory load without a known scale only the text."""
+    found = readings(line, board.bytes_per_emc_clock, module_rails=board.module_rails)
+    if board.emc_counter_established:
+        return found
+    unscaled = {
+        name: Reading(None, found[name].raw) for name in (_BUSY, _BANDWIDTH) if name in found
+    }
+    return {**found, **unscaled}
+
+
 def emc_absences(
     given: Collection[str],
     board: BoardFigures,
@@ -247,7 +266,11 @@ def emc_absences(
         for signal in (_BUSY, _CLOCK, _BANDWIDTH):
             yield Absence(signal=signal, source=source, reason=reason, fix=fix)
     elif _BUSY not in given:
-        reason = "tegrastats printed the EMC clock without its load"
+        reason = (
+            "tegrastats printed the EMC clock without its load"
+            if board.emc_counter_established
+            else UNSCALED
+        )
         for signal in (_BUSY, _BANDWIDTH):
             yield Absence(signal=signal, source=source, reason=reason)
     elif _CLOCK not in given:

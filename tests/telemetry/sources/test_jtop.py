@@ -410,12 +410,26 @@ def test_s30_no_permission_names_group_and_socket(
     where = service_at / "jtop.sock"
     where.touch()
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # as for a user without rights
+    if os.geteuid() == 0:
+        os.chown(where, -1, 65534)
     group_id = where.stat().st_gid
     reason, fix = reason_and_fix(JtopStream(BOARD).start())
     assert str(where) in reason and "group" in reason
     assert fix is not None
     for step in ("usermod -aG", "newgrp", "log in again", f"--group-add {group_id}"):
         assert step in fix
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to root's group")
+def test_nobody_is_told_to_join_the_group_of_root(
+    service_at: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (service_at / "jtop.sock").touch()
+    os.chown(service_at / "jtop.sock", 0, 0)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    reason, fix = reason_and_fix(JtopStream(BOARD).start())
+    assert "root only" in reason
+    assert fix is not None and "groupadd -f jtop" in fix and "usermod" not in fix
 
 
 def test_the_interpreters_that_have_jetson_stats_run_the_client(
