@@ -11,6 +11,8 @@ from edgeprof.session.records import Event, Quality, WindowBasis, WindowKind
 SourceName = Literal["sysfs", "tegrastats", "jtop", "host", "replay"]
 # Per signal the first of these that works is taken.
 SOURCE_ORDER: tuple[SourceName, ...] = ("sysfs", "tegrastats", "jtop", "host", "replay")
+# Those whose stamps stand right around a read. The others tell when something came.
+POLLED: frozenset[SourceName] = frozenset(("sysfs", "host"))
 
 
 class BoardFigures(Struct, frozen=True, kw_only=True):
@@ -35,11 +37,13 @@ class BoardFigures(Struct, frozen=True, kw_only=True):
 
 
 class Reading(NamedTuple):
-    """A value in the unit of its signal, None where unknown, and what stood there."""
+    """A value in the unit of its signal, None where unknown, and what stood there; ``reason`` is
+    why it is unknown."""
 
     value: float | None
     raw: str | None = None
     quality: Quality = "ok"
+    reason: str | None = None
 
 
 class Channel(Struct, frozen=True, kw_only=True):
@@ -70,6 +74,15 @@ class Reader(Struct, frozen=True, kw_only=True):
     read: Callable[[], Mapping[str, Reading]]
 
 
+class Setting(Struct, frozen=True, kw_only=True):
+    """What a board is set to, in a few words: not sampled, but told when it changes, by an event of
+    that kind. ``read`` gives None where it is not known, and raises nothing."""
+
+    source: SourceName
+    kind: str
+    read: Callable[[], str | None]
+
+
 class Absence(Struct, frozen=True, kw_only=True):
     """A signal, or a family such as ``power_w``, that a source cannot give: why, and the one
     command or step that mends it."""
@@ -84,6 +97,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     """What a source that is polled gives, and what it cannot."""
 
     readers: Sequence[Reader] = ()
+    settings: Sequence[Setting] = ()
     absences: Sequence[Absence] = ()
 
 

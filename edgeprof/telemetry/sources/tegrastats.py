@@ -16,6 +16,7 @@ from typing import Any
 from edgeprof.hardware.board_files import printable
 from edgeprof.session.records import Event, Severity, WindowBasis, WindowKind
 from edgeprof.telemetry.chain import WHOLE_SOURCE
+from edgeprof.telemetry.emc import NAME_THE_BOARD, NO_BUS_WIDTH, SENSOR
 from edgeprof.telemetry.line_child import LineChild
 from edgeprof.telemetry.source import Absence, Batch, BoardFigures, Channel, Reading, SourceName
 from edgeprof.telemetry.tegrastats_line import (
@@ -33,6 +34,7 @@ _REFUSAL_PATIENCE_S = 0.3
 _LINES_TO_JUDGE_BY = 5
 _LATE = 1.5  # times the interval that was asked for
 _MOST_UNKNOWN = 50
+_UNPRINTED = Reading(None, reason="the line does not tell it")
 _BUSY, _CLOCK, _BANDWIDTH = "emc_busy_frac", "emc_clock_hz", "dram_bandwidth_bytes_per_s"
 
 UNSCALED = (
@@ -168,7 +170,7 @@ class TegrastatsStream:
         self._known.update(
             (name, None) for name, reading in found.items() if reading.value is not None
         )
-        told = {name: found.get(name, Reading(None)) for name in {**found, **self._known}}
+        told = {name: found.get(name, _UNPRINTED) for name in {**found, **self._known}}
         if self._board.simulated:
             told = {name: _simulated(reading) for name, reading in told.items()}
         yield Batch(t0_ns=t0_ns, t1_ns=now_ns, readings=told)
@@ -183,7 +185,7 @@ class TegrastatsStream:
         """What the first line has no value for."""
         given = {name for name, reading in found.items() if reading.value is not None}
         why = None if self._rooted else "tegrastats gives it to root only"
-        fix = None if self._rooted else "sudo edgeprof sensor, or a sudo rule for tegrastats"
+        fix = None if self._rooted else f"{SENSOR}, or a sudo rule for tegrastats"
         yield from emc_absences(given, self._board, self.source, why=why, fix=fix)
 
     def _note_unknown(self, fields: Sequence[str]) -> None:
@@ -278,9 +280,7 @@ def emc_absences(
         for signal in (_CLOCK, _BANDWIDTH):
             yield Absence(signal=signal, source=source, reason=reason)
     elif board.bytes_per_emc_clock is None:
-        reason = "the bus width of the board is not known"
-        named = "name the board with --device; edgeprof devices lists those that are known"
-        yield Absence(signal=_BANDWIDTH, source=source, reason=reason, fix=named)
+        yield Absence(signal=_BANDWIDTH, source=source, reason=NO_BUS_WIDTH, fix=NAME_THE_BOARD)
 
 
 def _may_run(sudo: str, command: Sequence[str]) -> bool:

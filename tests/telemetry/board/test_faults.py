@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from emulated.namespace import EmulatedBoard
 from emulated.recording import Recording
 
+from edgeprof.analysis.summary import summarise
 from edgeprof.session.store import read_session
 
 Boards = Callable[[str], EmulatedBoard]
@@ -130,7 +131,12 @@ def test_a_service_that_hangs_while_the_client_connects(board: EmulatedBoard) ->
     """The client itself then waits for ever."""
     board.suspend_service()
     with Recording(board, "sysfs", "jtop", interval_s=0.1) as recording:
+        begun_ns = time.monotonic_ns()
         goes_on(recording, "sysfs", GPU)
+        told = recording.wait_for_event("absent", source="jtop", signal="*")
+        assert time.monotonic_ns() - begun_ns < 16e9  # at the first of several times 8 s
+        assert told["reason"] == "the jtop service does not answer (its worker hangs)"
+        assert told["fix"] == "sudo systemctl restart jtop.service"
         assert recording.tracks("jtop") == {}
         board.resume_service()
         recording.wait_for_signals("jtop", [GPU])
@@ -146,6 +152,8 @@ def test_a_recording_ends_while_the_service_hangs(board: EmulatedBoard) -> None:
     assert time.monotonic() - asked_s < 5
     assert any("jtop_client" in line for line in processes.values())
     assert not [pid for pid in processes if os.path.exists(f"/proc/{pid}")]
+    (told,) = recording.events("absent", source="jtop")
+    assert told["signal"] == "*" and "not answered yet" in told["reason"]
     board.resume_service()
 
 
@@ -159,6 +167,24 @@ def test_a_service_that_hangs_in_mid_run(board: EmulatedBoard) -> None:
         assert known_after(recording, "jtop", suspended_ns) == {}
         board.resume_service()
     assert recording.session.info.complete
+
+
+def test_the_percentage_of_the_service_is_checked_against_tegrastats(board: EmulatedBoard) -> None:
+    """As where no file tells the share of the EMC."""
+    with Recording(board, "tegrastats", "jtop", interval_s=0.1) as recording:
+        check = recording.wait_for_event("emc_check", source="jtop")
+    assert check["against"] == "tegrastats" and check["agreed"] is False
+    assert [0.0, 0.8] in check["pairs"]
+    assert check["reason"] == "said 0.00% where 80.00% was true"
+
+
+def test_a_recording_that_ends_before_the_percentage_is_checked(board: EmulatedBoard) -> None:
+    with Recording(board, "jtop", interval_s=0.5) as recording:
+        recording.wait_for_signals("jtop", [GPU])
+    (check,) = recording.events("emc_check", source="jtop")
+    assert (check["agreed"], check["against"], check["pairs"]) == (False, None, [])
+    (told,) = recording.events("absent", source="jtop", signal=BUSY)
+    assert "neither the node nor tegrastats tells it" in told["reason"]
 
 
 @contextmanager
@@ -185,6 +211,7 @@ def test_s33_another_client_came_first_with_a_longer_interval(board: EmulatedBoa
         recording.wait_for_signals("jtop", [GPU], samples=3)
     assert (told["asked_s"], told["given_s"]) == (0.1, 1.0)
     track = recording.tracks("jtop")[GPU]
+    assert track.signal.asked_hz == 10
     assert track.signal.delivered_hz == pytest.approx(1.0, rel=0.2)
     assert {*track.values} == {0.5}
 
@@ -225,6 +252,44 @@ def test_a_node_is_removed_and_comes_back(board: EmulatedBoard) -> None:
     assert {*recording.tracks("jtop")[CLOCK].values} == {2.133e9}
 
 
+def test_a_counter_that_is_lost_in_mid_run_is_told_and_taken_back(board: EmulatedBoard) -> None:
+    node = board.tree.emc_activity[0]
+    with Recording(board) as recording:
+        recording.wait_for_signals("sysfs", [BUSY, GPU], samples=3)
+        board.tree.remove(node)
+        removed_ns = time.monotonic_ns()
+        told = recording.wait_for_event("absent", source="sysfs", signal=BUSY)
+        # tegrastats reads the same file: all that it can add is to say so.
+        recording.wait_for_event("absent", source="tegrastats", signal=BUSY)
+        board.tree.restore(node)
+        restored_ns = time.monotonic_ns()
+        goes_on(recording, "sysfs", BUSY)
+    assert "no such file" in told["reason"]
+    (gap,) = recording.events("gap", source="sysfs", signal=BUSY)
+    assert gap["since_ns"] < removed_ns + IN_FLIGHT_NS
+    assert restored_ns < gap["until_ns"]
+    track = recording.tracks("sysfs")[BUSY]
+    assert {*track.values} == {0.8}
+    # Twenty readings a second for one second; then the signal was left to others.
+    assert 3 <= len(track.samples) - len(track.values) <= 25
+    (loss,) = [line for line in warnings(recording) if line.startswith(f"{BUSY}, ")]
+    assert "no value from" in loss and "the mean covers" in loss
+
+
+def test_a_memory_clock_that_changes_in_mid_run_is_told(board: EmulatedBoard) -> None:
+    with Recording(board, "sysfs") as recording:
+        recording.wait_for_signals("sysfs", [CLOCK], samples=3)
+        board.tree.set_emc(clock_hz=665_600_000)
+        told = recording.wait_for_event("clock_change")
+        goes_on(recording, "sysfs", CLOCK)
+    assert (told["signal"], told["from"], told["to"]) == (CLOCK, 2133e6, 665.6e6)
+    assert any("the memory clock moved between 666 and 2133 MHz" in w for w in warnings(recording))
+
+
+def warnings(recording: Recording) -> list[str]:
+    return summarise(recording.session).warnings
+
+
 def test_a_node_reads_empty(board: EmulatedBoard) -> None:
     """This ends the thread of the service that reads: its clients wait for nothing."""
     with Recording(board, "sysfs", "jtop", interval_s=0.1) as recording:
@@ -256,12 +321,39 @@ def test_rights_are_taken_away_in_mid_run(board: EmulatedBoard) -> None:
     assert GPU not in recording.tracks("sysfs")
 
 
+def test_a_gpu_that_is_switched_off_has_no_clock_from_anybody(board: EmulatedBoard) -> None:
+    sources = ("sysfs", "tegrastats", "jtop")
+    with Recording(board, *sources, interval_s=0.1) as recording:
+        for source in sources:
+            recording.wait_for_signals(source, ["gpu_clock_hz"], samples=2)
+        board.tree.set_gpu(clock_hz=0)
+        off_ns = time.monotonic_ns()
+        for source in sources:
+            goes_on(recording, source, CLOCK)
+        board.tree.set_gpu(clock_hz=510_000_000)
+        on_ns = time.monotonic_ns()
+        for source in sources:
+            goes_on(recording, source, "gpu_clock_hz")
+    for source in sources:
+        track = recording.tracks(source)["gpu_clock_hz"]
+        assert 0 not in track.values, source
+        inside = [s for s in track.samples if off_ns + 1e8 < s.t0_ns and s.t1_ns < on_ns]
+        assert inside and {sample.value for sample in inside} == {None}, source
+
+
 # ---- the sampler and its children
 
 
 def process_of(recording: Recording, what: str) -> int:
     (pid,) = [pid for pid, line in recording.processes().items() if what in line]
     return pid
+
+
+def assert_ended(processes: Mapping[int, str]) -> None:
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s and any(os.path.exists(f"/proc/{pid}") for pid in processes):
+        time.sleep(0.05)
+    assert not [line for pid, line in processes.items() if os.path.exists(f"/proc/{pid}")]
 
 
 def assert_gap(recording: Recording, gap: dict[str, Any], name: str, at_ns: int) -> None:
@@ -330,7 +422,17 @@ def test_a_recording_that_is_killed_leaves_a_session_and_no_process(board: Emula
     with closing(sqlite3.connect(recording.path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert len(recording.tracks("jtop")[GPU].values) >= 2
-    until_s = time.monotonic() + 10
-    while time.monotonic() < until_s and any(os.path.exists(f"/proc/{pid}") for pid in processes):
-        time.sleep(0.05)
-    assert not [line for pid, line in processes.items() if os.path.exists(f"/proc/{pid}")]
+    assert_ended(processes)
+
+
+def test_a_client_that_is_stopped_ends_with_the_recording_that_is_killed(
+    board: EmulatedBoard,
+) -> None:
+    recording = Recording(board, "jtop", interval_s=0.1)
+    recording.__enter__()
+    recording.wait_for_signals("jtop", [GPU])
+    processes = recording.processes()
+    os.kill(process_of(recording, "jtop_client"), signal.SIGSTOP)
+    recording.process.kill()
+    recording.process.communicate(timeout=10)
+    assert_ended(processes)
