@@ -19,7 +19,8 @@ comes from a new process every time: there ``stream=`` says what belongs togethe
     lost=      how many datagrams before this one could not be sent
 
 A phase named prefill, decode, draft or verify with tokens and context is a pass of a model. NAME
-has at most 64 characters and no blank, a datagram at most 512 bytes. In Python:
+has at most 64 characters, no blank and no =, a datagram at most 512 bytes; others are counted and
+begin nothing. The program's end ends its phases. In Python:
 
     edgeprof.mark("verify", tokens=5, context=128)      # until the next mark
     with edgeprof.mark("draft", tokens=1, context=131): ...

@@ -6,7 +6,7 @@ Each figure is what a command prints, so that anybody can have it with another b
 import shlex
 from pathlib import Path
 
-from edgeprof.cli import cli
+from edgeprof.cli.commands import cli
 
 FOLDER = Path(__file__).parent
 

@@ -14,6 +14,7 @@ import pytest
 
 import edgeprof
 from edgeprof.marks import VARIABLE
+from edgeprof.profiling.phases import read_mark
 
 
 @pytest.fixture
@@ -115,6 +116,12 @@ def test_nothing_that_is_given_raises(listener: socket.socket) -> None:
     edgeprof.mark(Broken())  # type: ignore[arg-type]
     edgeprof.mark("\ud800 half a character", tokens=2.5)  # type: ignore[arg-type]
     edgeprof.mark("")
+
+
+@pytest.mark.parametrize("name", ["", " ", "a=b"])
+def test_a_name_that_is_none_is_sent_as_no_name(listener: socket.socket, name: str) -> None:
+    edgeprof.mark(name)
+    assert read_mark(listener.recv(4096)) == "not a name"
 
 
 def test_listener_that_goes_and_comes_back(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edgeprof.cli import cli
+from edgeprof.cli.commands import cli
 
 PLOTS = Path(__file__).parents[1] / "plots"
 GALLERY: dict[str, str] = runpy.run_path(str(PLOTS / "make.py"))["GALLERY"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from edgeprof.cli import COMMANDS, cli
+from edgeprof.cli.commands import COMMANDS, cli
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

@@ -35,6 +35,14 @@ class Temperature(Struct, frozen=True, kw_only=True):
     highest_c: float
 
 
+class ClockRange(Struct, frozen=True, kw_only=True):
+    """Between which ends a clock moved, by that source."""
+
+    lowest_hz: float
+    highest_hz: float
+    source: str
+
+
 class Readings:
     """By name the readings of the channel that stands for a signal, in order of time."""
 
@@ -165,6 +173,18 @@ def clock_change(ours: Sequence[Leg], theirs: Sequence[Leg], readings: Readings)
                 f"in the baseline's legs; above {100 * _CLOCK_TOLERANCE:.0f} % nothing is compared"
             )
     return None
+
+
+def emc_clock_range(readings: Readings) -> ClockRange | None:
+    """None where the memory's clock stood still, or is not known."""
+    channel = readings.channel("emc_clock_hz")
+    if channel is None:
+        return None
+    lowest_hz, highest_hz = min(channel.values), max(channel.values)
+    if highest_hz <= lowest_hz * (1 + _CLOCK_TOLERANCE):
+        return None
+    source = channel.signal.source
+    return ClockRange(lowest_hz=lowest_hz, highest_hz=highest_hz, source=source)
 
 
 def _measured(value: float | None, n: int, source: str) -> Quantity | None:

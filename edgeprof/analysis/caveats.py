@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from edgeprof.analysis.board import Temperature
-from edgeprof.analysis.channels import SHORTER, SignalFigures
+from edgeprof.analysis.board import ClockRange, Temperature
+from edgeprof.analysis.channels import SHORTER, SignalFigures, span_of
 from edgeprof.analysis.latency import rates_by_repeat, seconds
 from edgeprof.analysis.pass_cost import PassPoint
+from edgeprof.analysis.provenance import sample_counts
 from edgeprof.analysis.variants import VariantRuns
-from edgeprof.session.records import Leg, Session
+from edgeprof.session.records import Event, Leg, Session
 from edgeprof.units import show
 
 # A cache of half a model or more keeps a part of the weights from one pass to the next.
@@ -33,6 +34,8 @@ _IDENTITY = ("sha256", "weights", "streamed_weight_bytes")
 # Told elsewhere, or in words of their own.
 _TOLD_APART = ("divergence", "absent", "suspect", "gap", "marks", "swap", "load")
 
+_LONGEST_REASON = 300
+
 
 def caveats(
     session: Session,
@@ -40,16 +43,20 @@ def caveats(
     points: Sequence[PassPoint],
     temperatures: Sequence[Temperature],
     signals: Sequence[SignalFigures],
+    emc_clock: ClockRange | None,
 ) -> list[str]:
-    """In the order of their weight."""
+    """In the order of their weight. ``emc_clock`` is given where the memory's clock moved."""
     return [
         *_incomplete(session, runs),
         *_not_real(session),
         *_no_samples(session, signals),
         *_suspect(signals),
+        *_mode_changes(session),
         *_events(session),
         *_swapping(session),
         *_gaps(session),
+        *_lost(session, signals),
+        *_clock_moved(signals, emc_clock),
         *_marks(session),
         *_single_repeat(runs),
         *_trends(runs, temperatures),
@@ -72,7 +79,7 @@ def _incomplete(session: Session, runs: Sequence[VariantRuns]) -> Iterable[str]:
 
 
 def _not_real(session: Session) -> Iterable[str]:
-    counts = Counter(sample.quality for sample in session.samples)
+    counts = sample_counts(session)
     for quality in ("simulated", "replayed"):
         if counts[quality]:
             amount = _counted(counts[quality], "sample")
@@ -97,7 +104,7 @@ def _suspect(signals: Sequence[SignalFigures]) -> Iterable[str]:
 
 def _gaps(session: Session) -> Iterable[str]:
     """How long nobody read, and the first cause."""
-    gaps = [event.detail for event in session.events if event.kind == "gap"]
+    gaps = [gap for gap in _all_gaps(session) if "signal" not in gap]
     for who in dict.fromkeys(_who(gap) for gap in gaps):
         own = [gap for gap in gaps if _who(gap) == who]
         seconds = [_seconds_between(gap.get("since_ns"), gap.get("until_ns")) for gap in own]
@@ -106,6 +113,75 @@ def _gaps(session: Session) -> Iterable[str]:
         cause = own[0].get("cause") or own[0].get("reason")
         why = f": {cause}" if isinstance(cause, str) else ""
         yield f"{_counted(len(own), 'gap')}{lasted} in the readings of {who}{why}"
+
+
+def _lost(session: Session, signals: Sequence[SignalFigures]) -> Iterable[str]:
+    """Signals that a source gave for a part of the run only: when, why, and what is left."""
+    gaps: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for gap in _all_gaps(session):
+        if isinstance(gap.get("signal"), str):
+            gaps.setdefault((gap["signal"], _who(gap)), []).append(gap)
+    told: dict[tuple[str, str, str], list[str]] = {}
+    for (name, source), own in gaps.items():
+        kept = _kept(name, source, signals)
+        told.setdefault((source, _losses(own, span_of(session).t0_ns), kept), []).append(name)
+    for (source, losses, kept), names in told.items():
+        yield f"{', '.join(names)} from {source}: no value {losses}{kept}"
+
+
+def _losses(gaps: Sequence[dict[str, Any]], start_ns: int) -> str:
+    """``from 4.0 to 6.0 s (no such file)``, or how often and how long in all."""
+    reason = gaps[0].get("reason")
+    why = f" ({reason[:_LONGEST_REASON]})" if isinstance(reason, str) and reason else ""
+    since_ns, until_ns = gaps[0].get("since_ns"), gaps[0].get("until_ns")
+    if len(gaps) > 1:
+        times = sum(_number(gap.get("losses")) or 1 for gap in gaps)
+        return f"{times:.0f} times, for {sum(map(_length_s, gaps)):.1f} s in all{why}"
+    if not (isinstance(since_ns, int) and isinstance(until_ns, int)):
+        return f"for a time that is not recorded{why}"
+    start_s, end_s = (since_ns - start_ns) / 1e9, (until_ns - start_ns) / 1e9
+    return f"from {start_s:.1f} to {end_s:.1f} s{why}"
+
+
+def _length_s(gap: dict[str, Any]) -> float:
+    """Of one gap, or of the several that it stands for."""
+    between_s = _seconds_between(gap.get("since_ns"), gap.get("until_ns"))
+    return _number(gap.get("lost_s")) or between_s or 0.0
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _kept(name: str, source: str, signals: Sequence[SignalFigures]) -> str:
+    """Which part of the run the mean covers, and which other source stands for the signal."""
+    told = ""
+    for signal in signals:
+        if signal.name != name or signal.mean is None or signal.coverage_frac is None:
+            continue
+        share = f"{100 * signal.coverage_frac:.0f} % of the run"
+        if signal.source == source:
+            told = f"; the mean covers {share}{told}"
+        elif signal.chosen:
+            told += f"; {signal.source}, which covers {share}, stands for it"
+    return told
+
+
+def _clock_moved(signals: Sequence[SignalFigures], emc_clock: ClockRange | None) -> Iterable[str]:
+    chosen = {signal.name for signal in signals if signal.chosen}
+    if emc_clock is None or "emc_busy_frac" not in chosen:
+        return
+    bandwidth = "dram_bandwidth_bytes_per_s"
+    instead = f"; {bandwidth} is the figure to read" if bandwidth in chosen else ""
+    lowest, highest = emc_clock.lowest_hz / 1e6, emc_clock.highest_hz / 1e6
+    yield (
+        f"the memory clock moved between {lowest:.0f} and {highest:.0f} MHz ({emc_clock.source}), "
+        f"so that the mean of emc_busy_frac is one of shares of different clocks{instead}"
+    )
+
+
+def _all_gaps(session: Session) -> list[dict[str, Any]]:
+    return [event.detail for event in session.events if event.kind == "gap"]
 
 
 def _who(gap: dict[str, Any]) -> str:
@@ -125,9 +201,32 @@ def _marks(session: Session) -> Iterable[str]:
             yield f"marks of the program that were not taken as they came: {faults}"
 
 
+def _mode_changes(session: Session) -> Iterable[str]:
+    """A board in another power mode is another machine."""
+    for event in session.events:
+        if (modes := _modes(event)) is not None:
+            at_s = (event.t_ns - span_of(session).t0_ns) / 1e9
+            yield (
+                f"the power mode changed from {modes[0]} to {modes[1]} at {at_s:.1f} s: figures "
+                "of before and after do not belong together"
+            )
+
+
+def _modes(event: Event) -> tuple[str, str] | None:
+    """From which power mode to which; None of other events, and of those in another shape."""
+    before, after = event.detail.get("from"), event.detail.get("to")
+    if event.kind != "power_mode" or not (isinstance(before, str) and isinstance(after, str)):
+        return None
+    return before[:_LONGEST_REASON], after[:_LONGEST_REASON]
+
+
 def _events(session: Session) -> Iterable[str]:
     """Divergences are told with the outputs they concern, signals where they are listed."""
-    notable = [e for e in session.events if e.severity != "info" and e.kind not in _TOLD_APART]
+    notable = [
+        event
+        for event in session.events
+        if event.severity != "info" and event.kind not in _TOLD_APART and _modes(event) is None
+    ]
     details = {event.kind: event.detail for event in reversed(notable)}  # the first of each kind
     for kind, count in Counter(event.kind for event in notable).items():
         detail = details[kind]

@@ -12,7 +12,7 @@ from msgspec import Struct
 from edgeprof.analysis.channels import Channel
 from edgeprof.analysis.statistics import mean_of
 from edgeprof.quantity import Quantity
-from edgeprof.session.records import Session
+from edgeprof.session.records import Leg, Session
 
 SETTLING_WINDOWS = 5
 LEAST_WINDOWS = 6
@@ -30,7 +30,8 @@ class CommandFigures(Struct, frozen=True, kw_only=True):
 class PhaseFigures(Struct, frozen=True, kw_only=True):
     """All phases of one name, and of one model where they are passes of one.
 
-    ``interrupted`` counts those whose end is not known; they are in no other figure.
+    ``interrupted`` counts those that no mark ended. The one that the program's own end did is among
+    the others too; where nobody knows the end, it is in no other figure.
     """
 
     name: str
@@ -45,6 +46,7 @@ class PhaseFigures(Struct, frozen=True, kw_only=True):
 class _Stretch(Struct, frozen=True):
     t0_ns: int
     t1_ns: int | None
+    interrupted: bool = False
 
     @property
     def seconds(self) -> float:
@@ -53,7 +55,7 @@ class _Stretch(Struct, frozen=True):
 
 def command_of(session: Session) -> CommandFigures | None:
     """None where no command was watched."""
-    leg = next((leg for leg in session.legs if leg.kind == "command"), None)
+    leg = _command(session)
     if leg is None:
         return None
     code = leg.attrs.get("exit_code")
@@ -67,15 +69,22 @@ def command_of(session: Session) -> CommandFigures | None:
 def phases_of(session: Session, bandwidth: Channel | None) -> list[PhaseFigures]:
     """In the order in which the names first came; ``bandwidth`` is the channel to believe."""
     found: dict[tuple[str, str | None], list[_Stretch]] = defaultdict(list)
+    command = _command(session)
+    end_ns = None if command is None else command.t1_ns
     for leg in session.legs:
         if leg.kind == "mark":
-            ended_ns = leg.t1_ns if leg.status == "complete" else None
-            found[leg.name, None].append(_Stretch(leg.t0_ns, ended_ns))
+            interrupted = leg.status != "complete"
+            ended_ns = leg.t1_ns if not interrupted or leg.t1_ns == end_ns else None
+            found[leg.name, None].append(_Stretch(leg.t0_ns, ended_ns, interrupted))
     for pass_ in session.passes:
         if pass_.provider == EXTERNAL:
             found[pass_.phase, pass_.model].append(_Stretch(pass_.t0_ns, pass_.t1_ns))
     figures = [_phase(*key, stretches, bandwidth) for key, stretches in found.items()]
     return sorted(figures, key=lambda phase: found[phase.name, phase.model][0].t0_ns)
+
+
+def _command(session: Session) -> Leg | None:
+    return next((leg for leg in session.legs if leg.kind == "command"), None)
 
 
 def _phase(
@@ -86,11 +95,11 @@ def _phase(
         name=name,
         model=model,
         count=len(ended),
-        interrupted=len(stretches) - len(ended),
+        interrupted=sum(stretch.interrupted for stretch in stretches),
         total_s=sum(stretch.seconds for stretch in ended),
         duration_s=mean_of(
             [stretch.seconds for stretch in ended],
-            source="from the phase's mark to the next; mean, 95 % t interval",
+            source="from the phase's mark to the next, or the end; mean, 95 % t interval",
         ),
         bandwidth_bytes_per_s=_settled(ended, bandwidth),
     )

@@ -4,7 +4,6 @@ Text, Markdown, plots and JSON all read this one value. Figures are quantities t
 origin; what was not measured is None.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from edgeprof.analysis.board import (
     Readings,
     Temperature,
     clock_change,
+    emc_clock_range,
     memory_of,
     temperatures_of,
 )
@@ -63,6 +63,7 @@ from edgeprof.analysis.pass_cost import (
     verify_costs,
 )
 from edgeprof.analysis.phases import CommandFigures, PhaseFigures, command_of, phases_of
+from edgeprof.analysis.provenance import sample_counts
 from edgeprof.analysis.statistics import mean_of
 from edgeprof.analysis.synthetic import SyntheticRuns, synthetic_runs
 from edgeprof.analysis.variants import VariantRuns, plain_variant, variants_of
@@ -75,8 +76,8 @@ _PRIVATE = ("serial", "hostname", "host_name", "uuid", "mac_address", "user", "h
 
 
 class SessionHead(Struct, frozen=True, kw_only=True):
-    """Which session this is; ``samples`` counts them by quality, ``duration_s`` is the time that
-    the figures of its signals are about."""
+    """Which session this is; ``samples`` counts them by quality, what is simulated and replayed as
+    both; ``duration_s`` is the time that the figures of its signals are about."""
 
     id: str
     created_utc: str
@@ -195,7 +196,9 @@ def summarise(session: Session) -> Summary:
         absent=absences(session, channels),
         command=command_of(session),
         phases=phases_of(session, readings.channel("dram_bandwidth_bytes_per_s")),
-        warnings=caveats(session, runs, costs.points, temperatures, signals),
+        warnings=caveats(
+            session, runs, costs.points, temperatures, signals, emc_clock_range(readings)
+        ),
     )
 
 
@@ -250,7 +253,7 @@ def _head(session: Session, duration_s: float) -> SessionHead:
         duration_s=duration_s,
         recipe=info.recipe,
         prompts=list(prompts.values()),
-        samples=dict(Counter(sample.quality for sample in session.samples)),
+        samples=dict(sample_counts(session)),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from edgeprof.cli.output import print_json, talk, warn
+from edgeprof.cli.reading_progress import reading_progress
 from edgeprof.errors import EnvironmentFault, UsageFault
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def command() -> None:
               help="The board of the log; without it EMC load gives no bandwidth.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace the session that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress where it takes long.")
 def tegrastats(
     log: Path,
     output: Path,
@@ -40,6 +42,7 @@ def tegrastats(
     device: str | None,
     force: bool,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Turn LOG, recorded by tegrastats (- is stdin), into a session.
 
@@ -54,9 +57,16 @@ def tegrastats(
             f"--interval {interval_s:g} is not between {_SHORTEST_S:g} and {_LONGEST_S:g} seconds"
         )
     name = "stdin" if str(log) == "-" else str(log)
-    with _opened(log) as file:
+    size = log.stat().st_size if log.is_file() else None
+    with _opened(log) as file, reading_progress(size, quiet=quiet) as progress:
         imported = import_tegrastats(
-            file, name, output, device=device, interval_s=interval_s, force=force
+            file,
+            name,
+            output,
+            device=device,
+            interval_s=interval_s,
+            force=force,
+            progress=progress,
         )
     if as_json:
         print_json(_document(imported, name, output, device))
@@ -71,7 +81,9 @@ def _opened(log: Path) -> Iterator[BinaryIO]:
     if str(log) == "-":
         yield sys.stdin.buffer
         return
-    if not log.exists() or log.is_dir():
+    if log.is_dir():
+        raise UsageFault(f"{log}: is a folder; LOG is a file")
+    if not log.exists():
         raise UsageFault(f"{log}: no such file")
     try:
         file = log.open("rb")

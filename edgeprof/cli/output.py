@@ -39,10 +39,14 @@ def refuse_contradiction(form: str | None, as_json: bool) -> None:
 
 
 def write_new_file(path: Path, text: str, *, force: bool) -> None:
-    """The text in a file, its line ends as they are; one that is there is kept unless ``force``.
+    """The text in a file, its line ends as they are; one that is there is kept unless ``force``,
+    and a session is always.
 
     Raises UsageFault where it is kept, EnvironmentFault where the path cannot be written.
     """
+    from edgeprof.session.store import keep_sessions
+
+    keep_sessions(path)
     try:
         if path.exists() and not force:
             raise UsageFault(

@@ -31,6 +31,8 @@ def command(socket_path: str | None, user: str | None) -> None:
     """
     uid, gid = _whom(user)
     path = os.path.abspath(socket_path) if socket_path else sensor.socket_path(uid)
+    if len(os.fsencode(path)) > sensor.LONGEST_PATH_BYTES:
+        raise UsageFault(f"--socket: longer than {sensor.LONGEST_PATH_BYTES} bytes: {path}")
     # Isolated and without site-packages: nothing but the standard library runs as root.
     arguments = [sys.executable, "-I", "-S", "-B", sensor.__file__]
     arguments += ["--socket", path, "--uid", str(uid), "--gid", str(gid)]

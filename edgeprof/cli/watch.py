@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -78,6 +78,7 @@ def command(
     Ctrl-C (130; what was measured is kept) or for some seconds (0).
     """
     from edgeprof.profiling.watching import Watch
+    from edgeprof.telemetry.sources.replay import find_recording
 
     if "replay" in sources and replay is None:
         raise UsageFault("--source replay needs the recording: --replay FILE")
@@ -90,7 +91,7 @@ def command(
         device=device,
         sources=list(sources) or None,
         interval_s=interval_s,
-        replay=replay,
+        replay=None if replay is None else find_recording(replay, interval_s),
         output=output,
         force=force,
     )
@@ -110,7 +111,7 @@ def _watch_command(watch: "Watch", command: Sequence[str], quiet: bool) -> None:
     say = _hush if quiet else _say
     view = _Unseen() if quiet or watch.interval_s is None else _printer(watch, "lines", err=True)
     code = watch_command(watch, command, view=view, talk=say)
-    say(f"session: {watch.output}")
+    _name_session(watch, say)
     raise click.exceptions.Exit(code)
 
 
@@ -121,10 +122,15 @@ def _watch_board(watch: "Watch", seconds: float | None, as_json: bool, quiet: bo
     view = _Unseen() if quiet else _printer(watch, form)
     stopped = watch_board(watch, view, seconds=seconds)
     view.finish()
-    if watch.output is not None:
-        talk(f"session: {watch.output}")
+    _name_session(watch, _say)
     if stopped:
         raise click.exceptions.Exit(128 + signal.SIGINT)
+
+
+def _name_session(watch: "Watch", say: Callable[[str], None]) -> None:
+    """Unless there is none, or none any more."""
+    if watch.output is not None and watch.output.exists():
+        say(f"session: {watch.output}")
 
 
 def _steerable() -> bool:
@@ -191,7 +197,7 @@ class _Printer(_Unseen):
             self._print(time.monotonic_ns())
 
     def _print(self, now_ns: int) -> None:
-        from edgeprof.report.live import absent_now, live_document, live_line
+        from edgeprof.report.live import live_document, live_line, reasons_now
 
         frame = self._live.frame(now_ns, self._interval_s)
         self._frames += 1
@@ -200,10 +206,10 @@ class _Printer(_Unseen):
 
             self._put(msgspec.json.encode(live_document(frame)).decode())
         elif self._form == "lines":
-            for line in absent_now(frame):
-                if line not in self._told:
-                    self._told.add(line)
-                    _say(f"not measured: {line}")
+            for reason in reasons_now(frame):
+                if reason not in self._told:
+                    self._told.add(reason)
+                    _say(reason)
             self._put(live_line(frame))
         else:
             self._redraw(frame)

@@ -27,12 +27,17 @@ VISIBLE_SHARE = 0.93
 
 
 class Dram(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The memory that CPU and GPU share."""
+    """The memory that CPU and GPU share.
+
+    ``emc_counter_established`` is False for a board of which nobody knows what its counter of
+    memory traffic counts.
+    """
 
     type: Text
     size_gib: Positive
     bus_width_bits: Count
     emc_max_mhz: Positive
+    emc_counter_established: bool = True
     visible_mib: Positive | None = None
     visible_source: Text | None = None
 

@@ -24,6 +24,7 @@ def board_figures(root: Path, device: str | None = None) -> BoardFigures:
         profile=profile.name,
         bytes_per_emc_clock=2 * profile.dram.bus_width_bits / 8,
         emc_max_hz=profile.dram.emc_max_mhz * 1e6,
+        emc_counter_established=profile.dram.emc_counter_established,
         module_rails=() if profile.power is None else tuple(profile.power.module_rails),
     )
 

@@ -1,6 +1,7 @@
 """How often the signals of a session were really read: what came, never what was asked for.
 
-Knows nothing of processes. Ids stay the same however often a sampler announces its signals anew.
+A reading without a value is not one that came. Knows nothing of processes. Ids stay the same
+however often a sampler announces its signals anew.
 """
 
 import math
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from edgeprof.session.records import Sample, Signal
+from edgeprof.telemetry.losses import is_loss
+from edgeprof.telemetry.source import POLLED
 
 
 class Delivery:
@@ -62,6 +65,7 @@ class _Channel:
     def __init__(self, signal: Signal) -> None:
         self.signal = signal
         self.last_ns: int | None = None
+        self._unknown = 0  # in a row
         self._readings = 0
         self._reading_ns = 0
         self._intervals = 0
@@ -69,6 +73,12 @@ class _Channel:
         self._squares_s2 = 0.0  # of the distances from the mean (Welford)
 
     def count(self, sample: Sample) -> None:
+        if sample.value is None:
+            self._unknown += 1
+            if self.last_ns is not None and is_loss(self._unknown, sample.t1_ns - self.last_ns):
+                self.last_ns = None
+            return
+        self._unknown = 0
         self._readings += 1
         self._reading_ns += sample.t1_ns - sample.t0_ns
         if self.last_ns is not None:
@@ -85,5 +95,11 @@ class _Channel:
             self.signal,
             delivered_hz=1 / self._mean_s if self._intervals and self._mean_s > 0 else None,
             jitter_s=math.sqrt(self._squares_s2 / (self._intervals - 1)) if several else None,
-            read_latency_s=self._reading_ns / self._readings / 1e9 if self._readings else None,
+            read_latency_s=self._latency_s(),
         )
+
+    def _latency_s(self) -> float | None:
+        """How long a reading took, where its stamps tell that."""
+        if self._readings == 0 or self.signal.source not in POLLED:
+            return None
+        return self._reading_ns / self._readings / 1e9

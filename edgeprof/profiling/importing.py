@@ -24,13 +24,13 @@ from edgeprof.session.store import SessionWriter, check_output, remove_session
 from edgeprof.telemetry.plausibility import Finding, Judge, Scene
 from edgeprof.telemetry.signals import unit_of
 from edgeprof.telemetry.source import Absence, BoardFigures, Reading, SourceName
-from edgeprof.telemetry.sources.tegrastats import emc_absences, tegrastats_channel
-from edgeprof.telemetry.tegrastats_line import readings
+from edgeprof.telemetry.sources.tegrastats import board_readings, emc_absences, tegrastats_channel
 from edgeprof.telemetry.tegrastats_log import (
     DEFAULT_INTERVAL_S,
     ClockStep,
     Gap,
     Placed,
+    Progress,
     Tally,
     place,
     read_entries,
@@ -41,6 +41,7 @@ _MOST_SHOWN = 50
 _CONTRADICTION = 0.05
 _LONG_ENOUGH_NS = 20_000_000_000  # for stamps of a second each to tell an interval
 _SOURCE: SourceName = "replay"
+_UNKNOWN = Reading(None)
 
 
 class ImportedSignal(Struct, frozen=True, kw_only=True):
@@ -80,16 +81,17 @@ def import_tegrastats(
     device: str | None = None,
     interval_s: float | None = None,
     force: bool = False,
+    progress: Progress | None = None,
 ) -> Imported:
     """Write a session of what the log says; ``name`` is what it and messages call the log, and
-    ``device`` names the board that it is from.
+    ``device`` names the board that it is from. ``progress`` is called now and then.
 
     A log that tells of no time, or of nothing, leaves no file and raises UsageFault or FileFault.
     """
     board = BoardFigures() if device is None else board_figures(Path("/"), device)
     check_output(output, force=force)
     tally = Tally()
-    moments = place(read_entries(file, name, tally), name, interval_s)
+    moments = place(read_entries(file, name, tally, progress), name, interval_s)
     first = next(moments, None)
     if first is None:
         dropped = f": {tally.dropped} lines, none of which could be read" if tally.dropped else ""
@@ -208,14 +210,13 @@ class _Import:
 
     def _take_line(self, placed: Placed) -> None:
         t_ns, line = placed
-        found = readings(
-            line, self._board.bytes_per_emc_clock, module_rails=self._board.module_rails
-        )
-        for name, reading in found.items():
-            if reading.value is not None and name not in self._lanes:
-                self._announce(name)
+        found = board_readings(line, self._board)
+        if not found.keys() <= self._lanes.keys():
+            for name, reading in found.items():
+                if reading.value is not None and name not in self._lanes:
+                    self._announce(name)
         for name, lane in self._lanes.items():
-            self._put(name, lane, found.get(name, Reading(None)), t_ns)
+            self._put(name, lane, found.get(name, _UNKNOWN), t_ns)
         self._unstamped += line.stamp is None
         if self._last is not None:
             self._steps += 1

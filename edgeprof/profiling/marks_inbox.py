@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import stat
 import struct
 import tempfile
 import threading
@@ -19,6 +20,7 @@ from edgeprof.marks import LARGEST_DATAGRAM_BYTES
 _MOST_WAITING = 100_000
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _SYSTEM_FOLDER = "/tmp"
+_PREFIX, _NAME = "edgeprof-marks-", "marks"
 
 
 class Datagram(NamedTuple):
@@ -98,16 +100,36 @@ class MarksInbox:
 
 def _bind(listener: socket.socket) -> Path:
     """In the usual folder for such files; in /tmp where its path is too long for a socket."""
-    for place in (None, _SYSTEM_FOLDER):
-        folder = Path(tempfile.mkdtemp(prefix="edgeprof-", dir=place))
+    for place in (tempfile.gettempdir(), _SYSTEM_FOLDER):
+        _clear_away_dead(Path(place))
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         try:
-            listener.bind(os.fspath(folder / "marks"))
-            return folder / "marks"
+            listener.bind(os.fspath(folder / _NAME))
+            return folder / _NAME
         except OSError:
             folder.rmdir()
-            if place is not None:
+            if place == _SYSTEM_FOLDER:
                 raise
     raise AssertionError
+
+
+def _clear_away_dead(place: Path) -> None:
+    """Sockets of this user that nobody listens at any more: their edgeprof was killed."""
+    with suppress(OSError):
+        for folder in place.glob(f"{_PREFIX}*"):
+            found = folder.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                _remove_if_dead(folder)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as knocking:
+        try:
+            knocking.connect(os.fspath(folder / _NAME))
+        except ConnectionRefusedError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            return  # not one, or not yet
 
 
 def _sender(ancillary: list[tuple[int, int, bytes]]) -> int:

@@ -79,7 +79,10 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Alive(Struct, frozen=True, kw_only=True, tag=True):
-    """The sampler goes on, whether there is something to tell or not."""
+    """The sampler goes on, whether there is something to tell or not. ``settled`` says that it has
+    told of all that it can give from the start, which may be nothing."""
+
+    settled: bool = False
 
 
 class Stuck(Struct, frozen=True, kw_only=True, tag=True):

@@ -67,7 +67,7 @@ def read_mark(text: bytes) -> Mark | str:
     if not words:
         return "empty"
     name, faults = words[0], []
-    if len(name) > LONGEST_NAME or not name.isprintable():
+    if len(name) > LONGEST_NAME or not name.isprintable() or "=" in name:
         return "not a name"
     values: dict[str, Any] = {}
     for word in words[1:]:
@@ -127,7 +127,8 @@ class Phases:
             self.faults["too many at once"] += datagrams
 
     def close(self, now_ns: int) -> Event | None:
-        """End what is open as interrupted; an event where something could not be taken."""
+        """The program has ended, and what is open with it: as interrupted, for no mark did. An
+        event where something could not be taken."""
         for phase in self._open.values():
             self._interrupt(phase, now_ns)
         self._open.clear()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from edgeprof.profiling.children import Child
 from edgeprof.profiling.delivery import Delivery
-from edgeprof.profiling.messages import Failed, Message, SampleJob, Stuck
+from edgeprof.profiling.messages import Alive, Failed, Message, SampleJob, Stuck
 from edgeprof.session.records import Event, Sample, Severity, Signal
 
 _MODULE = "edgeprof.profiling.sampling"
@@ -49,7 +49,7 @@ class SamplerLink:
         self._failures = 0
         self._restart_ns: int | None = None
         self._gap: tuple[int, str] | None = None  # since when and why nothing comes
-        self._given_up = self._closed = False
+        self._given_up = self._closed = self._settled = False
 
     def __enter__(self) -> "SamplerLink":
         self._start(time.monotonic_ns())
@@ -70,6 +70,11 @@ class SamplerLink:
     def pid(self) -> int | None:
         """The process that samples now, if one does."""
         return None if self._child is None else self._child.pid
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has been told what there is to sample."""
+        return self._settled
 
     def attach(self, selector: selectors.BaseSelector) -> None:
         """Have ``selector`` tell when something came: its key's ``data`` is this link."""
@@ -133,7 +138,10 @@ class SamplerLink:
         self._heard_ns = time.monotonic_ns()
         self._silence_ns = _SILENCE_NS
         self._stuck = None
-        if isinstance(message, Signal):
+        if isinstance(message, Alive):
+            self._settled |= message.settled
+        elif isinstance(message, Signal):
+            self._settled = True
             self._put(self._delivery.announce(message))
         elif isinstance(message, Sample):
             if self._gap is not None:
@@ -142,11 +150,11 @@ class SamplerLink:
         elif isinstance(message, Event):
             self._take_event(message)
         elif isinstance(message, Failed):
-            self._given_up = True
+            self._given_up = self._settled = True
             self._note("failure", "warning", {"process": "sampler", "cause": message.message})
 
     def _take_event(self, event: Event) -> None:
-        if event.kind == "gap":
+        if event.kind == "gap" and "signal" not in event.detail:  # of a whole source
             self._delivery.interrupt(event.detail.get("source"))
         if event.kind == "absent":  # every sampler finds the same ones
             absence = (event.detail["signal"], event.detail["source"], event.detail["reason"])

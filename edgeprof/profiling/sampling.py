@@ -17,11 +17,13 @@ from edgeprof.telemetry.plausibility import Scene
 from edgeprof.telemetry.progress import Progress, Step
 from edgeprof.telemetry.sampler import Sampler
 from edgeprof.telemetry.source import SOURCE_ORDER, Absence, Offer, SourceName, Stream
+from edgeprof.telemetry.sources.jtop_readings import Truth
 
 _HOLD_S = 0.2  # nobody waits for a sample, and each sending wakes two processes
 _BEAT_S = 0.25
 _TEGRASTATS_INTERVAL_S = 0.2
 _JTOP_INTERVAL_S = 1.0  # below, the service of some boards stalls
+_TRUE_EMC_SOURCES: Sequence[SourceName] = ("sysfs", "tegrastats")  # the finer one first
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -44,12 +46,15 @@ def work(job: Order, outbox: Outbox, control: Control) -> None:
         progress=progress,
         clock=time.monotonic_ns,
         boot_clock=partial(time.clock_gettime_ns, _BOOT_CLOCK),
-        wait=partial(_wait, control),
+        wait=partial(_wait, control, progress),
         interval_s=job.interval_s,
     ).run()
 
 
-def _wait(control: Control, streams: Sequence[Stream], seconds: float) -> Sequence[Stream] | None:
+def _wait(
+    control: Control, progress: Progress, streams: Sequence[Stream], seconds: float
+) -> Sequence[Stream] | None:
+    progress.settled = True
     sources: list[Control | Stream] = [control, *streams]
     readable = select.select(sources, [], [], seconds)[0]
     return None if control in readable else [one for one in streams if one in readable]
@@ -64,7 +69,7 @@ def _beat(progress: Progress, outbox: Outbox) -> None:
         late_ns = 0 if step is None else time.monotonic_ns() - step.since_ns - step.patience_ns
         if progress.steps != steps or (step is not None and late_ns <= 0):
             steps = progress.steps
-            outbox.put(Alive())
+            outbox.put(Alive(settled=progress.settled))
         elif step is not None and step != told:
             told = step
             outbox.put(Stuck(what=step.what))
@@ -124,15 +129,24 @@ def _open_tegrastats(job: SampleJob) -> Stream:
 def _open_jtop(job: SampleJob, scene: Scene) -> Stream:
     from edgeprof.telemetry.sources.jtop import JtopStream
 
-    def truth() -> float | None:
-        return scene.present("emc_busy_frac", "sysfs", time.monotonic_ns())
-
+    truth = partial(_true_emc_share, scene)
     return JtopStream(job.board, job.interval_s or _JTOP_INTERVAL_S, truth=truth)
+
+
+def _true_emc_share(scene: Scene) -> Truth | None:
+    for source in _TRUE_EMC_SOURCES:
+        busy_frac = scene.present("emc_busy_frac", source, time.monotonic_ns())
+        if busy_frac is not None:
+            return Truth(source, busy_frac)
+    return None
 
 
 def _open_host(job: SampleJob) -> Offer:
     from edgeprof.telemetry.sources.host import open_host
 
+    if job.board.simulated:
+        reason = f"it reads this machine, not what lies below {job.board.root}"
+        return Offer(absences=[Absence(signal=WHOLE_SOURCE, source="host", reason=reason)])
     return open_host()
 
 
@@ -141,7 +155,7 @@ def _open_replay(job: SampleJob) -> Stream:
 
     if job.replay is None:
         raise UsageFault("source replay: no recording is named")
-    return ReplayStream(Path(job.replay), job.board)
+    return ReplayStream(Path(job.replay), job.board, line_interval_s=job.interval_s)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,8 @@ class StopWatch:
 
 @contextmanager
 def stop_wishes() -> Iterator[Callable[[], int]]:
-    """Counts Ctrl-C and SIGTERM inside the block instead of letting them break in anywhere."""
+    """Counts Ctrl-C, SIGTERM and the terminal's hang-up inside the block instead of letting them
+    break in anywhere. A hang-up that was ignored stays so: `nohup` asks for it."""
     wishes: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -72,7 +73,10 @@ def stop_wishes() -> Iterator[Callable[[], int]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: 0  # only the main thread may set handlers
         return
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield lambda: len(wishes)
     finally:

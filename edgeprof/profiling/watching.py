@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from edgeprof import __version__
 from edgeprof.catalog import find_device, identify_board
-from edgeprof.errors import EdgeprofError, EnvironmentFault
+from edgeprof.errors import EdgeprofError, EnvironmentFault, UsageFault
 from edgeprof.hardware.identify import present_mode
 from edgeprof.hardware.profile import DeviceProfile, PowerMode
 from edgeprof.marks import VARIABLE
@@ -45,10 +45,12 @@ from edgeprof.session.records import (
     Signal,
 )
 from edgeprof.session.store import SessionWriter, check_output, remove_session
+from edgeprof.telemetry.source import BoardFigures
+from edgeprof.telemetry.sources.replay import Recording
 
 _TURN_S = 0.05
 _COMMIT_EVERY_NS = 200_000_000
-_FIRST_SIGNAL_NS = 3_000_000_000
+_FIRST_WORD_NS = 3_000_000_000
 _COMMAND_LEG = 1
 _SIGNALLED = 128  # a shell's exit code of a command that a signal ended is this and the signal
 
@@ -60,18 +62,25 @@ class Watch(Struct, frozen=True, kw_only=True):
     device: str | None = None
     sources: list[str] | None = None
     interval_s: float | None = None
-    replay: Path | None = None
+    replay: Recording | None = None
     output: Path | None = None
     force: bool = False
 
     @property
     def job(self) -> SampleJob:
         return SampleJob(
-            board=board_figures(self.root, self.device),
+            board=self._board,
             sources=self.sources,
             interval_s=self.interval_s,
-            replay=None if self.replay is None else str(self.replay.absolute()),
+            replay=None if self.replay is None else str(self.replay.path.absolute()),
         )
+
+    @property
+    def _board(self) -> BoardFigures:
+        """A recording is not of the board that it is played on."""
+        if self.replay is None:
+            return board_figures(self.root, self.device)
+        return BoardFigures() if self.device is None else board_figures(Path("/"), self.device)
 
 
 class View(Protocol):
@@ -83,12 +92,15 @@ class View(Protocol):
 
 
 def describe_board(watch: Watch) -> dict[str, Any]:
-    """The board that is watched, its power mode and what its memory can do; unknown is left out."""
-    device = describe_device(watch.root)
+    """The board that is watched, its power mode and what its memory can do; unknown is left out.
+
+    Of a recording it is the board that was recorded.
+    """
+    device = _recorded(watch.replay) if watch.replay is not None else describe_device(watch.root)
     if watch.device is not None:
         chosen = find_device(watch.device)
         device |= {"name": chosen.profile.title, **_figures(chosen.profile, chosen.mode)}
-    else:
+    elif watch.replay is None:
         found = identify_board(watch.root)
         mode = present_mode(found)
         if found.profile is not None and mode is not None:
@@ -96,12 +108,24 @@ def describe_board(watch: Watch) -> dict[str, Any]:
     return {key: value for key, value in device.items() if value is not None}
 
 
-def watch_board(watch: Watch, view: View, *, seconds: float | None = None) -> bool:
-    """Sample until Ctrl-C, or for some seconds; True where it was Ctrl-C or SIGTERM.
+def check_watch(watch: Watch) -> None:
+    """Say before anything runs what would keep it from being recorded: UsageFault or, where the
+    place cannot be written, EnvironmentFault."""
+    if watch.output is None:
+        return
+    if watch.replay is not None and _is_same_file(watch.output, watch.replay.path):
+        raise UsageFault(f"{watch.output}: is the recording that is replayed; choose another -o")
+    check_output(watch.output, force=watch.force)
 
-    Where the view finds its pipe closed, the session is finished before BrokenPipeError goes on.
+
+def watch_board(watch: Watch, view: View, *, seconds: float | None = None) -> bool:
+    """Sample until Ctrl-C, or for some seconds; True where it was Ctrl-C, SIGTERM or a hang-up.
+
+    Where the view finds its pipe or terminal closed, the session is finished before the OSError
+    goes on.
     """
-    closed: BrokenPipeError | None = None
+    check_watch(watch)
+    closed: OSError | None = None
     end_ns = None if seconds is None else time.monotonic_ns() + round(seconds * 1e9)
     with (
         stop_wishes() as wishes,
@@ -114,11 +138,11 @@ def watch_board(watch: Watch, view: View, *, seconds: float | None = None) -> bo
             recording.look(time.monotonic_ns())
             try:
                 view.show(time.monotonic_ns())
-            except BrokenPipeError as error:
+            except OSError as error:
                 closed = error
                 break
         stopped = wishes() > 0
-    if closed is not None:
+    if closed is not None and not stopped:
         raise closed
     return stopped
 
@@ -135,7 +159,7 @@ def watch_command(
     program = shutil.which(command[0])
     if program is None:
         raise EnvironmentFault(f"{command[0]}: no such command, or not executable; nothing was run")
-    check_output(watch.output, force=watch.force)
+    check_watch(watch)
     charge = _Charge(command, Path(command[0]).name)
     failure: Exception | None = None
     with charge.signals():
@@ -158,7 +182,7 @@ def _record_life(watch: Watch, charge: "_Charge", view: View, talk: Callable[[st
         _marks_inbox(talk) as inbox,
         _Sampling(watch.job, recording.put) as sampling,
     ):
-        recording.await_signal(sampling, charge)
+        sampling.await_word(charge)
         leg = charge.start(None if inbox is None else inbox.path)
         recording.put(leg)
         phases = Phases(recording.put, leg_id=leg.id, command=charge.name, start_ns=leg.t0_ns)
@@ -266,6 +290,13 @@ class _Sampling:
         self._selector = selectors.DefaultSelector()
         self._process: int | None = None
 
+    def await_word(self, charge: _Charge) -> None:
+        """Until sampling has begun, so that the command's first moments are in it, or there is
+        nothing to sample; but not long."""
+        until_ns = time.monotonic_ns() + _FIRST_WORD_NS
+        while not (self._link.settled or charge.stop_asked) and time.monotonic_ns() < until_ns:
+            self.turn(_TURN_S)
+
     def __enter__(self) -> "_Sampling":
         self._link.__enter__()
         self._link.attach(self._selector)
@@ -305,12 +336,10 @@ class _Recording:
         self._writer = writer
         self._view = view
         self._swap = SwapWatch()
-        self._announced = False
         self._committed_ns = 0
 
     def put(self, record: Leg | Pass | Signal | Sample | Event) -> None:
         if isinstance(record, Signal):
-            self._announced = True
             self._swap.signal(record)
         elif isinstance(record, Sample):
             self._swap.sample(record)
@@ -324,12 +353,6 @@ class _Recording:
         if self._writer is not None and now_ns - self._committed_ns >= _COMMIT_EVERY_NS:
             self._writer.commit()
             self._committed_ns = now_ns
-
-    def await_signal(self, sampling: _Sampling, charge: _Charge) -> None:
-        """Until sampling has begun, so that the command's first moments are in it; but not long."""
-        until_ns = time.monotonic_ns() + _FIRST_SIGNAL_NS
-        while not self._announced and not charge.stop_asked and time.monotonic_ns() < until_ns:
-            sampling.turn(_TURN_S)
 
     def conclude(self) -> None:
         """All went well."""
@@ -389,7 +412,7 @@ def _info(watch: Watch, charge: _Charge | None) -> SessionInfo:
         "command": None if charge is None else charge.name,
         "sources": watch.sources,
         "interval_s": watch.interval_s,
-        "replay": None if watch.replay is None else watch.replay.name,
+        "replay": None if watch.replay is None else watch.replay.path.name,
     }
     return SessionInfo(
         id=uuid.uuid4().hex,
@@ -402,6 +425,17 @@ def _info(watch: Watch, charge: _Charge | None) -> SessionInfo:
         environment=describe_environment(watch.root),
         models={},
     )
+
+
+def _recorded(recording: Recording) -> dict[str, Any]:
+    """What is known of the board of a recording: of a log nothing."""
+    if recording.device is None:
+        return {"name": "recorded log", "kind": "board"}
+    return dict(recording.device)
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    return one.exists() and one.samefile(other)
 
 
 def _figures(profile: DeviceProfile, mode: PowerMode) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from edgeprof.units import significant
 
 SCHEMA = "edgeprof.watch/1"
 
+_REPLAY = "replay"
+_ALL_SIGNALS = "*"  # of an absence that is the whole source's
 _RATE_READINGS = 200  # the latest ones tell how often a signal comes
 _STALE_INTERVALS = 3.0
 _STALE_S = 3.0
@@ -58,6 +60,7 @@ class Frame(Struct, frozen=True, kw_only=True):
     device: dict[str, Any]
     signals: dict[str, LiveSignal]
     absent: list[dict[str, Any]]
+    suspect: list[dict[str, Any]]
 
     def value(self, name: str) -> float | None:
         """To be believed; None where suspect or unknown."""
@@ -75,8 +78,10 @@ class Frame(Struct, frozen=True, kw_only=True):
 
     @property
     def stamps(self) -> list[Quality]:
-        """What must stand over all figures."""
-        seen = {signal.quality for signal in self.signals.values()}
+        """What must stand over all figures; what is simulated may be replayed as well."""
+        seen: set[str] = {signal.quality for signal in self.signals.values()}
+        if any(signal.source == _REPLAY for signal in self.signals.values()):
+            seen.add("replayed")
         return [quality for quality in ("simulated", "replayed") if quality in seen]
 
 
@@ -102,7 +107,7 @@ class Live:
             self.started = True
             if (channel := self._channels.get(record.signal_id)) is not None:
                 channel.take(record)
-        elif record.kind in ("absent", "suspect"):
+        elif record.kind in ("absent", "suspect", "gap"):
             self._note(record)
 
     def frame(self, now_ns: int, interval_s: float) -> Frame:
@@ -122,7 +127,11 @@ class Live:
             t_s=(now_ns - self._start_ns) / 1e9,
             device=self._device,
             signals=signals,
-            absent=list(self._missing(signals)),
+            absent=list(self._missing(signals, now_ns, stale_s)),
+            suspect=[
+                {"signal": name, "source": source, "reason": reason}
+                for (name, source), reason in self._suspicions(signals).items()
+            ],
         )
 
     def _note(self, event: Event) -> None:
@@ -131,15 +140,38 @@ class Live:
             for key in ("signal", "source", "reason", "fix")
         }
         key = (detail["signal"] or "", detail["source"] or "")
-        if event.kind == "absent":
-            self._absent.setdefault(key, detail)
-        else:
+        if event.kind == "suspect":
             self._suspect.setdefault(key, detail["reason"] or "reason not recorded")
+        elif event.kind == "absent" or detail["signal"] is not None:  # else a gap of a whole source
+            self._absent[key] = detail
 
-    def _missing(self, signals: Mapping[str, LiveSignal]) -> Iterator[dict[str, Any]]:
-        """What sources said they cannot give and no other gave; then what nobody spoke of."""
+    def _suspicions(self, signals: Mapping[str, LiveSignal]) -> dict[tuple[str, str], str]:
+        """Those that were told of, and those that readings themselves came with."""
+        marked = {
+            (name, signal.source): signal.suspect
+            for name, signal in signals.items()
+            if signal.suspect is not None
+        }
+        return {**self._suspect, **marked}
+
+    def _missing(
+        self, signals: Mapping[str, LiveSignal], now_ns: int, stale_s: float
+    ) -> Iterator[dict[str, Any]]:
+        """What sources said they cannot give and no other gave; then what came and comes no more;
+        then what nobody spoke of."""
         given = _with_families(signals)
         missing = [detail for detail in self._absent.values() if detail["signal"] not in given]
+        explained = {detail["signal"] for detail in missing}
+        ended = {detail["source"] for detail in missing if detail["signal"] == _ALL_SIGNALS}
+        for channel in self._channels.values():
+            signal = channel.signal
+            reason = channel.silence(now_ns, self._start_ns, stale_s)
+            if reason is None or signal.source in ended or signal.name in given | explained:
+                continue
+            explained.add(signal.name)
+            missing.append(
+                {"signal": signal.name, "source": signal.source, "reason": reason, "fix": None}
+            )
         yield from missing
         promised = _with_families(channel.signal.name for channel in self._channels.values())
         told = _with_families(str(detail["signal"]) for detail in missing)
@@ -159,6 +191,7 @@ class _Channel:
 
     def __init__(self, signal: Signal) -> None:
         self.signal = signal
+        self._known_ns: int | None = None  # the last reading with a value
         self._new: list[float] = []
         self._last: Sample | None = None
         self._times_ns: deque[int] = deque(maxlen=_RATE_READINGS)
@@ -167,7 +200,18 @@ class _Channel:
         self._times_ns.append(sample.t0_ns)
         self._last = sample
         if sample.value is not None:
+            self._known_ns = sample.t1_ns
             self._new.append(sample.value)
+
+    def silence(self, now_ns: int, start_ns: int, stale_s: float) -> str | None:
+        """Why it has no value, where it had none for long; the same words as long as that lasts."""
+        since_ns = start_ns if self._known_ns is None else self._known_ns
+        if (now_ns - since_ns) / 1e9 <= stale_s:
+            return None
+        what = "nothing" if self._last is None or self._last.t1_ns == self._known_ns else "no value"
+        if self._known_ns is None:
+            return f"{what} has come yet"
+        return f"{what} has come since {(since_ns - start_ns) / 1e9:.1f} s"
 
     def now(self, now_ns: int, stale_s: float, suspicion: str | None) -> LiveSignal | None:
         """None where nothing came lately."""
@@ -217,11 +261,7 @@ def live_document(frame: Frame) -> dict[str, Any]:
         **{family: frame.members(family) for family in _FAMILIES},
         "signals": frame.signals,
         "absent": frame.absent,
-        "suspect": [
-            {"signal": name, "source": signal.source, "reason": signal.suspect}
-            for name, signal in frame.signals.items()
-            if signal.suspect is not None
-        ],
+        "suspect": frame.suspect,
     }  # fmt: skip
 
 
@@ -253,7 +293,7 @@ def live_block(frame: Frame, width: int) -> list[str]:
         ("temp", _temperatures(frame)),
         ("RAM", _ram(frame)),
         ("rates", _rates(frame)),
-        *(("suspect", line) for line in _suspects(frame)),
+        *(("suspect", line) for line in suspect_now(frame)),
         *(("not measured", line) for line in absent_now(frame)),
     ]
     text = "\n".join(f"{name:<7} {words}".strip() for name, words in rows if words)
@@ -270,6 +310,25 @@ def absent_now(frame: Frame) -> list[str]:
     return [
         f"{', '.join(dict.fromkeys(names))}: {reason}" + (f"; {fix}" if fix else "")
         for (reason, fix), names in reasons.items()
+    ]
+
+
+def suspect_now(frame: Frame) -> list[str]:
+    """What is not believed and why; with what it shows, where it shows anything."""
+    return [
+        f"{label(one['signal'])} ({one['source']}){_seen(frame, **one)}: {one['reason']}"
+        for one in frame.suspect
+    ]
+
+
+def reasons_now(frame: Frame) -> list[str]:
+    """Why figures are missing, a line each; the same words as long as that lasts."""
+    return [
+        *(
+            f"suspect: {label(one['signal'])} ({one['source']}): {one['reason']}"
+            for one in frame.suspect
+        ),
+        *(f"not measured: {line}" for line in absent_now(frame)),
     ]
 
 
@@ -354,8 +413,8 @@ def _rates(frame: Frame) -> str:
     return ", ".join(told)
 
 
-def _suspects(frame: Frame) -> Iterable[str]:
-    for name, signal in frame.signals.items():
-        if signal.suspect is not None:
-            seen = shown(name, signal.value)
-            yield f"{label(name)} ({signal.source}) shows {seen}: {signal.suspect}"
+def _seen(frame: Frame, signal: str, source: str, reason: str) -> str:
+    live = frame.signals.get(signal)
+    if live is None or live.source != source:
+        return ""
+    return f" shows {shown(signal, live.value)}"

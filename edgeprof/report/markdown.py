@@ -1,13 +1,14 @@
 """A session's report as Markdown, its plots beside it: the answer, the figures, their origin."""
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from edgeprof.analysis.summary import Summary
 from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.session_tables import (
-    NOT_RECORDED,
     acceptance_table,
     ceiling_table,
     environment_table,
@@ -78,7 +79,7 @@ _HOW_OBSERVED = """\
 
 
 def check_folder(folder: Path, *, force: bool) -> None:
-    """Say before any work what would keep a report from being written; makes the folder.
+    """Say before any work what would keep a report from being written. Changes nothing.
 
     Raises UsageFault where a report is there already and ``force`` is not given, EnvironmentFault
     where the folder cannot be made or written to.
@@ -88,11 +89,11 @@ def check_folder(folder: Path, *, force: bool) -> None:
     there = [folder / name for name in (REPORT_NAME, *PLOTS) if (folder / name).exists()]
     if there and not force:
         raise UsageFault(f"{there[0]}: exists already; choose another -o, or replace it by --force")
-    probe = folder / ".edgeprof-probe"
+    absolute = folder.absolute()
+    place = next(one for one in (absolute, *absolute.parents) if one.exists())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=place):
+            pass
     except OSError as error:
         raise EnvironmentFault(f"{folder}: cannot be written to: {error.strerror}") from error
 
@@ -102,10 +103,18 @@ def write_report(summary: Summary, folder: Path, *, force: bool = False) -> Path
     check_folder(folder, force=force)
     from edgeprof.report.session_figures import save_plots  # matplotlib is only needed here
 
-    plots = save_plots(summary, folder)
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
     report = folder / REPORT_NAME
-    with whole_file(report) as unfinished:
-        unfinished.write_text(markdown(summary, plots), encoding="utf-8")
+    try:
+        plots = save_plots(summary, folder)
+        with whole_file(report) as unfinished:
+            unfinished.write_text(markdown(summary, plots), encoding="utf-8")
+    except BaseException:
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()  # where nothing came into it
+        raise
     return report
 
 
@@ -119,8 +128,8 @@ def markdown(summary: Summary, plots: list[str] | None = None) -> str:
 def _opening(summary: Summary) -> Iterator[str]:
     session = summary.session
     name = session.recipe.get("name") or session.kind
-    board = summary.device.get("name") or NOT_RECORDED
-    yield f"# {escaped(str(name))} on {escaped(str(board))}"
+    board = summary.device.get("name")
+    yield f"# {escaped(str(name))}" + (f" on {escaped(str(board))}" if board else "")
     for stamp in stamps(summary):
         yield f"**{escaped(stamp)}**"
     if question := session.recipe.get("question"):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from edgeprof.analysis.channels import AbsentSignal, SignalFigures
-from edgeprof.analysis.phases import LEAST_WINDOWS, PhaseFigures
+from edgeprof.analysis.phases import LEAST_WINDOWS, SETTLING_WINDOWS, PhaseFigures
 from edgeprof.analysis.summary import Summary
 from edgeprof.report.table import Table
 from edgeprof.units import show, significant
@@ -13,6 +13,7 @@ OBSERVED_KINDS = ("watch", "import")
 
 _NONE = "-"
 _MOST_PHASES = 30
+_SETTLED_S = 5.0  # what a counter takes whose window is not known
 _BANDWIDTH = "dram_bandwidth_bytes_per_s"
 _LABELS = {
     _BANDWIDTH: "DRAM bandwidth",
@@ -158,8 +159,9 @@ def absent_lines(summary: Summary) -> list[str]:
 
 
 def observed(summary: Summary) -> list[str]:
-    """What was seen, in a sentence or two: the answer of a session that decoded nothing itself."""
-    return [_how_long(summary), _what(summary)]
+    """What was seen, in a few sentences: the answer of a session that decoded nothing itself."""
+    sentences = [_how_long(summary), _what(summary), _why_no_memory(summary)]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _how_long(summary: Summary) -> str:
@@ -186,6 +188,8 @@ def _what(summary: Summary) -> str:
     told = [part for part in parts if part]
     if told:
         return f"On average {', '.join(told)}."
+    if _why_no_memory(summary):
+        return ""
     reasons = dict.fromkeys(signal.reason for signal in summary.signals if signal.reason)
     return f"No samples: {'; '.join(reasons) or 'no source gave a reading'}."
 
@@ -193,7 +197,7 @@ def _what(summary: Summary) -> str:
 def _memory(summary: Summary) -> str:
     signal = _chosen(summary, _BANDWIDTH)
     mean = None if signal is None else _mean(signal)
-    if mean is None:
+    if mean is None or _why_no_memory(summary):
         return ""
     shares = []
     for key, words in (("peak", "peak"), ("sustained", "that real work sustains")):
@@ -202,6 +206,22 @@ def _memory(summary: Summary) -> str:
             shares.append(f"{100 * mean / most:.0f} % of the {most / 1e9:.1f} GB/s {words}")
     return f"{shown(_BANDWIDTH, mean)} of memory traffic" + (
         f" ({', '.join(shares)})" if shares else ""
+    )
+
+
+def _why_no_memory(summary: Summary) -> str:
+    """A running average of the counter's own shows mostly what was before, until it has settled."""
+    signal = _chosen(summary, _BANDWIDTH)
+    if signal is None or signal.window_kind not in ("exponential", "unknown"):
+        return ""
+    known = signal.window_s is not None
+    least_s = _SETTLED_S if signal.window_s is None else SETTLING_WINDOWS * signal.window_s
+    if summary.session.duration_s >= least_s:
+        return ""
+    length = f"of {show(signal.window_s, 's', 2)}" if known else "whose length is not known"
+    return (
+        f"No average of the memory traffic: the counter's is a running average {length}, which"
+        f" takes {show(least_s, 's')} to forget what was before."
     )
 
 

@@ -7,7 +7,6 @@ from edgeprof.analysis.summary import Summary
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.printable import printable
 from edgeprof.report.session_tables import (
-    NOT_RECORDED,
     ceiling_table,
     pass_table,
     share_table,
@@ -61,8 +60,8 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
 def _title(summary: Summary) -> str:
     session, device = summary.session, summary.device
     name = session.recipe.get("name") or session.kind
-    board = device.get("name") or NOT_RECORDED
-    title = f"{name} on {board}, {session.created_utc}, edgeprof {session.edgeprof_version}"
+    where = f" on {device['name']}" if device.get("name") else ""
+    title = f"{name}{where}, {session.created_utc}, edgeprof {session.edgeprof_version}"
     return "\n".join([*stamps(summary), title])
 
 

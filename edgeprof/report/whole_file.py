@@ -6,14 +6,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edgeprof.errors import EnvironmentFault
+from edgeprof.session.store import keep_sessions
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """A path beside ``path``, of the same suffix, whose file takes its place after the block.
 
-    Raises EnvironmentFault for an OSError of the block too; nothing half done is left.
+    Raises EnvironmentFault for an OSError of the block too; nothing half done is left. Raises
+    UsageFault before it where ``path`` is a session.
     """
+    keep_sessions(path)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
     try:
         yield unfinished

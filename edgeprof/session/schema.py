@@ -40,25 +40,22 @@ class Table(NamedTuple):
     name: str
     kind: type[Struct]
     columns: tuple[Column, ...]
+    insert_sql: str  # writes a row; a later one with the same id takes its place
+    json_indices: tuple[int, ...]  # of the columns that hold JSON
 
     @property
     def create_sql(self) -> str:
         columns = ", ".join(f'"{column.name}" {column.declaration}' for column in self.columns)
         return f'CREATE TABLE "{self.name}" ({columns})'
 
-    @property
-    def insert_sql(self) -> str:
-        """Writes a row; a later one with the same id takes its place."""
-        marks = ", ".join("?" * len(self.columns))
-        return f'INSERT OR REPLACE INTO "{self.name}" VALUES ({marks})'
-
     def to_row(self, record: Struct) -> tuple[Any, ...]:
-        return tuple(
-            msgspec.json.encode(getattr(record, column.name)).decode()
-            if column.is_json
-            else getattr(record, column.name)
-            for column in self.columns
-        )
+        values = msgspec.structs.astuple(record)
+        if not self.json_indices:
+            return values
+        row = list(values)
+        for index in self.json_indices:
+            row[index] = msgspec.json.encode(row[index]).decode()
+        return tuple(row)
 
     def from_row(self, row: dict[str, Any]) -> Struct:
         """The record in ``row``. Raises msgspec.MsgspecError for a value of the wrong type."""
@@ -98,7 +95,15 @@ def _column(field: msgspec.structs.FieldInfo) -> Column:
 
 
 def _table(name: str, kind: type[Struct]) -> Table:
-    return Table(name, kind, tuple(_column(field) for field in msgspec.structs.fields(kind)))
+    columns = tuple(_column(field) for field in msgspec.structs.fields(kind))
+    marks = ", ".join("?" * len(columns))
+    return Table(
+        name=name,
+        kind=kind,
+        columns=columns,
+        insert_sql=f'INSERT OR REPLACE INTO "{name}" VALUES ({marks})',
+        json_indices=tuple(index for index, column in enumerate(columns) if column.is_json),
+    )
 
 
 SESSION = _table("session", SessionInfo)

@@ -1,9 +1,12 @@
 """The session file: one SQLite database, written while measuring, read as hostile input.
 
 While it is written it has a write-ahead log beside it, so that a kill at any moment leaves a file
-that opens. Closing folds the log in, and one file remains.
+that opens. Closing folds the log in, and one file remains. Until then its writer holds a lock on it
+that ends with the process: others may read it, and nobody may replace it.
 """
 
+import fcntl
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -24,6 +27,9 @@ _LARGEST_FILE_BYTES = 2 << 30
 _MOST_ROWS = 20_000_000
 _LONGEST_CAUSE = 120  # SQLite quotes a damaged text in full
 _SIDE_FILES = ("-wal", "-shm", "-journal")
+_SQLITE = b"SQLite format 3\0"
+_APPLICATION_ID_AT, _HEADER_BYTES = 68, 72
+_RECORDED_NOW = "{}: is being recorded right now; choose another -o"
 _TABLE_OF = {table.kind: table for table in RECORDS}
 
 
@@ -31,21 +37,37 @@ def check_output(path: Path, *, force: bool = False) -> None:
     """Say now what would keep a session from being written to ``path`` later.
 
     Raises UsageFault where something is there already; with ``force`` only where that is not a
-    session. Raises EnvironmentFault where its folder cannot be written. Changes nothing.
+    session, or one that is being recorded. Raises EnvironmentFault where its folder cannot be
+    written. Changes nothing.
     """
-    if path.is_dir():
-        raise UsageFault(f"{path}: is a folder; -o takes the path of a file")
-    if path.exists():
-        if not force:
-            raise UsageFault(f"{path}: exists already; choose another -o, or replace it by --force")
-        if not _is_session(path):
-            raise UsageFault(f"{path}: not a session of edgeprof; --force does not replace it")
+    _check_place(path, force=force)
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise EnvironmentFault(f"{path}: cannot be written: {error.strerror}: {folder}") from error
+
+
+def keep_sessions(path: Path) -> None:
+    """Raises UsageFault where ``path`` is a session, or what SQLite keeps beside one: other output
+    never takes its place."""
+    names = {path.name, *(path.name.removesuffix(suffix) for suffix in _SIDE_FILES)} - {""}
+    if any(is_session(path.with_name(name)) for name in names):
+        raise UsageFault(f"{path}: is a session; --force does not replace it by something else")
+
+
+def is_session(path: Path) -> bool:
+    """Whether the file says so by its first bytes, whatever became of the others."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError:
+        return False
+    application_id = int.from_bytes(header[_APPLICATION_ID_AT:], "big")
+    return header.startswith(_SQLITE) and application_id == APPLICATION_ID
 
 
 def remove_session(path: Path) -> None:
@@ -61,11 +83,23 @@ class SessionWriter:
         check_output(path, force=force)
         self.path = path
         self.info = info
+        new = _beside(path, ".new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            remove_session(path)
-            self._connection = sqlite3.connect(path, isolation_level=None)
-            self._create_tables()
+            self._descriptor = _claim(new, path)
+            try:
+                self._create_tables(new)
+                _check_place(path, force=force)
+                remove_session(path)
+                new.replace(path)
+                self._connection = sqlite3.connect(path, isolation_level=None)
+                self._begin()
+            except BaseException:
+                for name in (new, path):
+                    if _is_named(self._descriptor, name):
+                        remove_session(name)
+                os.close(self._descriptor)
+                raise
         except (OSError, sqlite3.Error) as error:
             raise EnvironmentFault(f"{path}: cannot be written: {error}") from error
 
@@ -87,32 +121,48 @@ class SessionWriter:
     def close(self) -> None:
         """Fold the log into the file, so that the one file can be copied.
 
-        After a write that failed nothing is folded: what was committed is in file and log.
+        After a write that failed nothing is folded: what was committed is in file and log. Raises
+        EnvironmentFault where the file is not there any more.
         """
-        with closing(self._connection):
-            if not self._connection.in_transaction:
-                return
-            self._execute("COMMIT")
-            self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._execute("PRAGMA journal_mode=DELETE")
+        try:
+            with closing(self._connection):
+                if self._connection.in_transaction:
+                    self._execute("COMMIT")
+                    self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                    self._execute("PRAGMA journal_mode=DELETE")
+            self._look_for_file()
+        finally:
+            # Not before SQLite is done: closing one descriptor of a file ends all POSIX locks that
+            # this process has on it, SQLite's too.
+            os.close(self._descriptor)
 
     def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> None:
-        """Raises EnvironmentFault where the disk is full or gone."""
+        """Raises EnvironmentFault where the disk is full or gone, or the file is."""
         try:
             self._connection.execute(statement, values)
         except sqlite3.Error as error:
+            self._look_for_file()
             raise EnvironmentFault(f"{self.path}: cannot be written: {error}") from error
 
-    def _create_tables(self) -> None:
-        """The empty tables go into the file itself, so that it opens even without its log."""
+    def _look_for_file(self) -> None:
+        if not _is_named(self._descriptor, self.path):
+            raise EnvironmentFault(f"{self.path}: was deleted while it was recorded")
+
+    def _create_tables(self, new: Path) -> None:
+        """The empty tables go into a file of another name first, so that the session opens from
+        the moment it is there, even without its log."""
+        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+            execute = connection.execute
+            execute(f"PRAGMA application_id={APPLICATION_ID}")
+            execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            execute("BEGIN")
+            for table in (SESSION, *RECORDS):
+                execute(table.create_sql)
+            execute(SESSION.insert_sql, SESSION.to_row(self.info))
+            execute("COMMIT")
+
+    def _begin(self) -> None:
         execute = self._connection.execute
-        execute(f"PRAGMA application_id={APPLICATION_ID}")
-        execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        execute("BEGIN")
-        for table in (SESSION, *RECORDS):
-            execute(table.create_sql)
-        execute(SESSION.insert_sql, SESSION.to_row(self.info))
-        execute("COMMIT")
         execute("PRAGMA journal_mode=WAL")
         execute("PRAGMA synchronous=NORMAL")
         execute("BEGIN")
@@ -239,11 +289,63 @@ def _stored_columns(path: Path, connection: sqlite3.Connection, table: Table) ->
     return [column.name for column in table.columns if column.name in stored]
 
 
-def _is_session(path: Path) -> bool:
+def _check_place(path: Path, *, force: bool) -> None:
+    """Raises UsageFault where a session may not come to lie."""
+    if path.is_dir():
+        raise UsageFault(f"{path}: is a folder; -o takes the path of a file")
+    if not path.exists():
+        return
+    if _is_being_recorded(path):
+        raise UsageFault(_RECORDED_NOW.format(path))
+    if not force:
+        raise UsageFault(f"{path}: exists already; choose another -o, or replace it by --force")
+    if not is_session(path):
+        raise UsageFault(f"{path}: not a session of edgeprof; --force does not replace it")
+
+
+def _claim(new: Path, path: Path) -> int:
+    """An empty file, locked: the lock goes with it when it takes its name, and ends with us."""
+    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
-        with _opened(path) as connection:
-            return bool(connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID)
-    except (sqlite3.Error, OSError):
+        if not (_lock(descriptor, fcntl.LOCK_EX) and _is_named(descriptor, new)):
+            raise UsageFault(_RECORDED_NOW.format(path))
+        os.ftruncate(descriptor, 0)
+        for suffix in _SIDE_FILES:
+            _beside(new, suffix).unlink(missing_ok=True)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_being_recorded(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    """Whether it is ours, or the file system knows no locks. Not one of SQLite's, which are of
+    another kind."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
         return False
 
 

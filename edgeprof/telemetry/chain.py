@@ -8,6 +8,8 @@ argument, and so is the time.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from edgeprof.session.records import Event, Severity
 from edgeprof.telemetry.progress import Progress
 from edgeprof.telemetry.source import (
@@ -16,6 +18,7 @@ from edgeprof.telemetry.source import (
     Batch,
     Offer,
     Reader,
+    Setting,
     SourceName,
     Stream,
 )
@@ -88,21 +91,26 @@ class Chain:
                 del self._owners[owned]
 
     def yield_to_others(self, source: SourceName, name: str) -> None:
-        """A channel that is polled gave nothing so far. Processor load and memory are not yielded:
-        what the kernel does not tell one source it does not tell another."""
+        """A channel gave nothing so far, or gives nothing any more. Processor load and memory are
+        not yielded: what the kernel does not tell one source it does not tell another."""
         if name.partition(".")[0] in _BOARD:
             self.release(source, name)
 
-    def look(self, now_ns: int) -> Iterator[Reader | Event]:
+    def look(self, now_ns: int) -> Iterator[Reader | Setting | Event]:
         """Do what is due: replace streams that are lost, open what is missing. Call often."""
         for served in list(self._served.values()):
             yield from self._attend(served, now_ns)
         for source in self._openers:
-            if source in self._opened or self._on_trial():
-                continue
-            if self._side_by_side or self._is_missing(_GIVES.get(source, ())):
-                self._opened.add(source)
-                yield from self._open(source, now_ns)
+            if self._on_trial():
+                return
+            missing = self._missing(_GIVES.get(source, ()))
+            if source not in self._opened:
+                if self._side_by_side or missing:
+                    self._opened.add(source)
+                    yield from self._open(source, now_ns)
+            elif (spare := self._served.get(source)) and spare.is_spare and missing - spare.in_vain:
+                self._served[source] = again = _Served(spare.stream, spare.in_vain)
+                yield from self._start(again, now_ns)
 
     def hear(self, stream: Stream, now_ns: int) -> Iterator[Batch | Event]:
         """What a stream has told."""
@@ -111,7 +119,7 @@ class Chain:
             if isinstance(told, Absence):
                 served.said_why = not stream.open
                 self.release(told.source, told.signal)
-                yield _absent(told, now_ns)
+                yield _absent(self._without_idle_fix(told), now_ns)
                 continue
             if isinstance(told, Batch):
                 if served.lost_since_ns is not None:
@@ -121,11 +129,16 @@ class Chain:
             yield told
 
     def close(self, now_ns: int) -> Iterator[Event]:
-        """End all streams, and tell of those that are lost right now."""
+        """End all streams, with their last words, and tell of those that are lost right now."""
         for served in self._served.values():
             if served.lost_since_ns is not None and served.batches:
                 yield _gap(served, now_ns, now_ns)
         for stream in self.streams:
+            for told in _last_words(stream, now_ns):
+                if isinstance(told, Absence):
+                    yield _absent(self._without_idle_fix(told), now_ns)
+                else:
+                    yield told
             stream.close()
         self.streams.clear()
 
@@ -133,11 +146,14 @@ class Chain:
         """Whether it is not clear yet what the source opened last adds."""
         return not self._side_by_side and any(served.on_trial for served in self._served.values())
 
-    def _is_missing(self, names: Iterable[str]) -> bool:
-        served = {*self._owners, *(name.partition(".")[0] for name in self._owners)}
-        return not served.issuperset(names)
+    def _missing(self, names: Iterable[str]) -> set[str]:
+        return {*names} - {*self._owners, *(name.partition(".")[0] for name in self._owners)}
 
-    def _open(self, source: SourceName, now_ns: int) -> Iterator[Reader | Event]:
+    def _without_idle_fix(self, absence: Absence) -> Absence:
+        """What another source gives needs no mending."""
+        return replace(absence, fix=None) if absence.signal in self._owners else absence
+
+    def _open(self, source: SourceName, now_ns: int) -> Iterator[Reader | Setting | Event]:
         if _opening(source) in self._left_out:
             yield _absent(_hung(WHOLE_SOURCE, source, "opening it"), now_ns)
             return
@@ -148,6 +164,7 @@ class Chain:
             for absence in opened.absences:
                 yield _absent(absence, now_ns)
             yield from self._claim(opened.readers, now_ns)
+            yield from opened.settings
         else:
             self._served[source] = served = _Served(opened)
             yield from self._start(served, now_ns)
@@ -155,7 +172,7 @@ class Chain:
     def _claim(self, readers: Sequence[Reader], now_ns: int) -> Iterator[Reader | Event]:
         """Of a source that comes late only the readers that add something."""
         names = [[channel.name for channel in reader.channels] for reader in readers]
-        needed = [self._side_by_side or self._is_missing(map(_enough, some)) for some in names]
+        needed = [self._side_by_side or self._missing(map(_enough, some)) for some in names]
         for reader, signals, is_needed in zip(readers, names, needed, strict=True):
             if step_of(reader) in self._left_out:
                 for name in signals:
@@ -192,10 +209,15 @@ class Chain:
             served.on_trial = False
             if served.source not in self._owners.values() and not self._side_by_side:
                 self._drop(served)
+                served.is_spare = True
+                served.in_vain |= self._missing(_GIVES.get(served.source, ()))
 
     def _lose(self, served: "_Served", now_ns: int) -> Iterator[Event]:
         """Try again after a pause, unless that is without hope."""
         was_silent = served.stream.open
+        if was_silent and (absence := _give_up(served.stream)):
+            served.said_why = True
+            yield _absent(absence, now_ns)
         self._drop(served)
         served.on_trial = False
         is_over = served.source == "replay"  # a recording that was played to its end is no loss
@@ -220,11 +242,14 @@ class Chain:
 
 
 class _Served:
-    """A stream and how it fared so far."""
+    """A stream and how it fared so far; ``is_spare`` says that it was closed as it added nothing to
+    what others gave, ``in_vain`` what was looked for in it then."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, in_vain: Iterable[str] = ()) -> None:
         self.stream = stream
         self.source = stream.source
+        self.in_vain = {*in_vain}
+        self.is_spare = False
         self.on_trial = True
         self.said_why = False
         self.batches = self.attempts = self.losses = 0
@@ -256,6 +281,17 @@ def _is_overdue(stream: Stream, heard_ns: int, now_ns: int) -> bool:
     usual_s = max(3 * stream.interval_s, _SHORTEST_SILENCE_S)
     silence_s: float = getattr(stream, "silence_s", usual_s)
     return now_ns - heard_ns > silence_s * 1e9
+
+
+def _give_up(stream: Stream) -> Absence | None:
+    """Why it is silent; some know."""
+    give_up: Callable[[], Absence | None] | None = getattr(stream, "give_up", None)
+    return None if give_up is None else give_up()
+
+
+def _last_words(stream: Stream, now_ns: int) -> Iterable[Absence | Event]:
+    at_end: Callable[[int], Iterable[Absence | Event]] | None = getattr(stream, "at_end", None)
+    return () if at_end is None else at_end(now_ns)
 
 
 def _pause_s(served: _Served) -> float | None:

@@ -1,11 +1,19 @@
 """From what an EMC (memory controller) counter says to busy share and bytes a second.
 
-The counter counts every client of the memory, reads and writes together, at the memory's side.
+The counter counts every client of the memory, reads and writes together, at the memory's side. The
+clock stands first, as the others are believed only beside a clock that is.
 """
 
 from collections.abc import Mapping
 
 from edgeprof.telemetry.source import Reading
+
+# What is said wherever a source cannot tell the memory's load.
+SENSOR = "edgeprof sensor (it prints the sudo command)"
+NO_BUS_WIDTH = "the bus width of this board is not known"
+NAME_THE_BOARD = "name the board with --device; edgeprof devices lists those that are known"
+
+_BUSY, _CLOCK, _BANDWIDTH = "emc_busy_frac", "emc_clock_hz", "dram_bandwidth_bytes_per_s"
 
 
 def from_activity(
@@ -14,11 +22,21 @@ def from_activity(
     bytes_per_clock: float | None,
     *,
     raw: str | None = None,
+    no_activity: str | None = None,
+    no_clock: str | None = None,
 ) -> Mapping[str, Reading]:
-    """For nodes that count busy clocks a millisecond (kHz): bandwidth needs no clock at all."""
+    """For nodes that count busy clocks a millisecond (kHz): bandwidth needs no clock at all.
+
+    ``no_activity`` and ``no_clock`` say why the one or the other is None.
+    """
     activity_hz = _product(activity_khz, 1000.0)
     busy_frac = activity_hz / clock_hz if activity_hz is not None and clock_hz else None
-    return _readings(busy_frac, clock_hz, _product(activity_hz, bytes_per_clock), raw)
+    bandwidth = _product(activity_hz, bytes_per_clock)
+    return {
+        _CLOCK: _reading(clock_hz, None, no_clock),
+        _BUSY: _reading(busy_frac, raw, no_activity or no_clock),
+        _BANDWIDTH: _reading(bandwidth, raw, no_activity),
+    }
 
 
 def from_busy(
@@ -30,17 +48,15 @@ def from_busy(
 ) -> Mapping[str, Reading]:
     """For sources that tell the share of the running clock that was busy."""
     bandwidth = _product(_product(busy_frac, clock_hz), bytes_per_clock)
-    return _readings(busy_frac, clock_hz, bandwidth, raw)
-
-
-def _readings(
-    busy_frac: float | None, clock_hz: float | None, bandwidth: float | None, raw: str | None
-) -> Mapping[str, Reading]:
     return {
-        "emc_busy_frac": Reading(busy_frac, raw),
-        "emc_clock_hz": Reading(clock_hz),
-        "dram_bandwidth_bytes_per_s": Reading(bandwidth, raw),
+        _CLOCK: Reading(clock_hz),
+        _BUSY: Reading(busy_frac, raw),
+        _BANDWIDTH: Reading(bandwidth, raw),
     }
+
+
+def _reading(value: float | None, raw: str | None, reason: str | None) -> Reading:
+    return Reading(value, raw, reason=reason if value is None else None)
 
 
 def _product(one: float | None, other: float | None) -> float | None:

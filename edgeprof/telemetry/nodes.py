@@ -47,6 +47,11 @@ class Node:
     def __del__(self) -> None:
         self._close()
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has to be opened before it can be read."""
+        return self._descriptor == _CLOSED
+
     def number(self) -> int | None:
         """The whole number that stands in the file, and nothing else."""
         raw = self.read()
@@ -63,6 +68,7 @@ class Node:
         try:
             if self._descriptor != _CLOSED and os.fstat(self._descriptor).st_nlink == 0:
                 self._close()  # removed or replaced: it would repeat its last for ever
+                self.reason = os.strerror(errno.ENOENT).lower()
             if self._descriptor == _CLOSED and not self._open():
                 return None
             raw = os.pread(self._descriptor, self._size, 0)

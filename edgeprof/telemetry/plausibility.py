@@ -14,7 +14,7 @@ _RANGES = {
     "gpu_busy_frac": (0.0, 1.05),
     "cpu_busy_frac": (0.0, 1.05),
     "emc_clock_hz": (10e6, 20e9),  # some that do not know it tell 1 kHz
-    "gpu_clock_hz": (0.0, 10e9),  # 0 is switched off
+    "gpu_clock_hz": (1e6, 10e9),
     "dram_bandwidth_bytes_per_s": (0.0, 10e12),
     "cpu_online": (1.0, 4096.0),
     "ram_used_bytes": (0.0, 2.0**50),
@@ -29,6 +29,7 @@ _WITNESSES = frozenset(("emc_busy_frac", "emc_clock_hz", "gpu_busy_frac"))
 _NOT_ZERO_BESIDE_BUSY_GPU = frozenset(
     ("emc_busy_frac", "dram_bandwidth_bytes_per_s", "gpu_busy_frac")
 )
+_BESIDE_EMC_CLOCK = frozenset(("emc_busy_frac", "dram_bandwidth_bytes_per_s"))
 _ZEROS_IN_A_ROW = 20
 _GPU_BUSY_FRAC = 0.8
 _ABOVE_PEAK = 1.05  # what rounding and the edges of windows may add
@@ -48,6 +49,7 @@ class Scene:
 
     def __init__(self) -> None:
         self._latest: dict[str, dict[str, tuple[float, int]]] = {}
+        self._clock_doubts: dict[str, Finding] = {}
         self._highest_clock: tuple[float, int] | None = None
 
     def note(self, name: str, source: str, value: float, t_ns: int) -> None:
@@ -56,6 +58,21 @@ class Scene:
             highest = self._highest_clock
             if highest is None or value >= highest[0] or t_ns - highest[1] > _FRESH_NS:
                 self._highest_clock = (value, t_ns)
+
+    def judge_clock(self, source: str, finding: "Finding | None") -> None:
+        """What speaks against the EMC clock that a source tells now, if anything does."""
+        if finding is None:
+            self._clock_doubts.pop(source, None)
+        else:
+            self._clock_doubts[source] = finding
+
+    def clock_doubt(self, source: str, t_ns: int) -> "Finding | None":
+        """Against what is told beside an EMC clock that is not believed."""
+        doubt = self._clock_doubts.get(source)
+        if doubt is None or t_ns - doubt.since_ns > _FRESH_NS:
+            return None
+        reason = f"the EMC clock beside it is not believed: {doubt.reason}"
+        return Finding(doubt.kind, reason, t_ns)
 
     def present(self, name: str, source: str, now_ns: int) -> float | None:
         """What a source read last, unless that was long ago."""
@@ -76,13 +93,16 @@ class Scene:
 
 
 class Judge:
-    """Judges the readings of one channel as they come."""
+    """Judges the readings of one channel as they come; those of a source's EMC clock before those
+    of its EMC load."""
 
     def __init__(self, name: str, source: str, board: BoardFigures, scene: Scene) -> None:
         self._name, self._source, self._board, self._scene = name, source, board, scene
         self._low, self._high = _RANGES[name if name in _RANGES else name.partition(".")[0]]
         if name == "emc_clock_hz" and board.emc_max_hz is not None:
             self._high = board.emc_max_hz * _ABOVE_PEAK
+        self._is_clock = name == "emc_clock_hz"
+        self._is_beside_clock = name in _BESIDE_EMC_CLOCK
         self._is_witness = name in _WITNESSES
         self._is_bandwidth = name == "dram_bandwidth_bytes_per_s"
         self._counts_zeros = name in _NOT_ZERO_BESIDE_BUSY_GPU
@@ -91,14 +111,23 @@ class Judge:
 
     def __call__(self, value: float, t_ns: int) -> Finding | None:
         """What speaks against a reading; None where nothing does."""
-        if not self._low <= value <= self._high:
-            reason = f"{value:g} is outside {self._low:g} to {self._high:g}"
-            return Finding("range", reason, t_ns)
+        finding = self._out_of_range(value, t_ns)
+        if self._is_clock:
+            self._scene.judge_clock(self._source, finding)
+        elif self._is_beside_clock:
+            finding = finding or self._scene.clock_doubt(self._source, t_ns)
+        if finding is not None:
+            return finding
         if self._is_witness:
             self._scene.note(self._name, self._source, value, t_ns)
         if self._is_bandwidth and (finding := self._above_peak(value, t_ns)):
             return finding
         return self._stuck_at_zero(value, t_ns) if self._counts_zeros else None
+
+    def _out_of_range(self, value: float, t_ns: int) -> Finding | None:
+        if self._low <= value <= self._high:
+            return None
+        return Finding("range", f"{value:g} is outside {self._low:g} to {self._high:g}", t_ns)
 
     def _above_peak(self, value: float, t_ns: int) -> Finding | None:
         bytes_per_clock = self._board.bytes_per_emc_clock

@@ -14,10 +14,12 @@ class Step(NamedTuple):
 
 
 class Progress:
-    """``steps`` grows while things go on; ``step`` is what may be holding them up."""
+    """``steps`` grows while things go on; ``step`` is what may be holding them up. ``settled`` says
+    that all sources were looked at once."""
 
     def __init__(self) -> None:
         self.steps = 0
+        self.settled = False
         self.step: Step | None = None
 
     def begin(self, what: str, now_ns: int, *, patience_ns: int = _PATIENCE_NS) -> None:

@@ -4,16 +4,26 @@ Knows nothing of processes, files or boards: clocks, waiting and where records g
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
 from edgeprof.session.records import Event, Sample, Severity, Signal
 from edgeprof.telemetry.chain import Chain, step_of
+from edgeprof.telemetry.clock_moves import moves_of
+from edgeprof.telemetry.losses import Presence
 from edgeprof.telemetry.plausibility import Finding, Judge, Scene
 from edgeprof.telemetry.progress import Progress
 from edgeprof.telemetry.signals import unit_of
-from edgeprof.telemetry.source import BoardFigures, Channel, Reader, Reading, SourceName, Stream
+from edgeprof.telemetry.source import (
+    BoardFigures,
+    Channel,
+    Reader,
+    Reading,
+    Setting,
+    SourceName,
+    Stream,
+)
 
 Record = Signal | Sample | Event
 # Waits so many seconds, or until a stream may be heard: which, or None when it is time to end.
@@ -25,6 +35,7 @@ _USUAL_FASTEST_NS = 50_000_000
 _LATENCY_READS = 3
 _SLOW_READ_NS = 100_000_000  # one such read tells enough
 _LOOK_EVERY_NS = 200_000_000
+_SETTING_EVERY_NS = 1_000_000_000
 _ASLEEP_NS = 100_000_000
 _UNKNOWN_IN_A_ROW = 20
 _MOST_SIGNALS = 512
@@ -65,6 +76,7 @@ class Sampler:
         self._look_ns = self._next_ns = self._start_ns
         self._tracks: list[_Track] = []
         self._lanes: dict[tuple[SourceName, str], _Lane] = {}
+        self._settings: list[_Set] = []
         self._announced = 0
         self._asleep_ns: int | None = None
 
@@ -81,8 +93,14 @@ class Sampler:
             if self._clock() >= self._look_ns or not all(stream.open for stream in heard):
                 self._look()
             self._progress.steps += 1
-        for event in self._chain.close(self._clock()):
-            self._emit(event)
+        self._close(self._clock())
+
+    def _close(self, now_ns: int) -> None:
+        self._emit_all(self._chain.close(now_ns))
+        for lane in self._lanes.values():
+            self._emit_all(lane.presence.close(now_ns))
+            if lane.moves is not None:
+                self._emit_all(lane.moves.close(now_ns))
 
     def _read(self) -> None:
         """Read what is due. Deadlines that were missed meanwhile are left out."""
@@ -120,7 +138,8 @@ class Sampler:
                 lane = self._lanes.get((stream.source, name))
                 if lane is None and len(self._lanes) < _MOST_SIGNALS:
                     channel = stream.channel(name)
-                    lane = self._lane(stream.source, channel, 1 / stream.interval_s)
+                    asked_s: float = getattr(stream, "asked_s", stream.interval_s)
+                    lane = self._lane(stream.source, channel, 1 / asked_s, stream.interval_s)
                 if lane is not None:
                     self._pass_on(lane, reading, told.t0_ns, told.t1_ns)
 
@@ -128,9 +147,12 @@ class Sampler:
         for told in self._chain.look(self._clock()):
             if isinstance(told, Reader):
                 self._add(told)
+            elif isinstance(told, Setting):
+                self._settings.append(_Set(told))
             else:
                 self._emit(told)
         self._tracks.sort(key=lambda track: track.period_ns)  # the fast ones do not wait for others
+        self._notice_settings(self._clock())
         self._notice_sleep()
         self._look_ns = self._next_on_grid(_LOOK_EVERY_NS)
         self._find_next()
@@ -196,7 +218,7 @@ class Sampler:
 
     def _pass_on(self, lane: "_Lane", reading: Reading, t0_ns: int, t1_ns: int) -> None:
         """Emit a reading where its source serves the signal, marked where it is not believed."""
-        value, raw, quality = reading
+        value, raw, quality, reason = reading
         if value is not None and not math.isfinite(value):
             value, raw = None, raw or str(value)
         source, name = lane.source, lane.channel.name
@@ -209,13 +231,18 @@ class Sampler:
             signal_id = self._announce(lane)
         if value is None:
             lane.unknown += 1
-            if lane.unknown == _UNKNOWN_IN_A_ROW and not lane.delivered:
+            self._emit_all(lane.presence.unknown(t1_ns, reason))
+            never = lane.unknown == _UNKNOWN_IN_A_ROW and not lane.delivered
+            if never or lane.presence.lost:
                 self._chain.yield_to_others(source, name)
         else:
             lane.delivered = True
+            self._emit_all(lane.presence.known(t0_ns, t1_ns))
             if finding := lane.judge(value, t1_ns):
                 quality = "suspect"
                 self._tell_suspect(lane, finding, t1_ns)
+            elif lane.moves is not None:
+                self._emit_all(lane.moves.note(value, t1_ns))
             if name.startswith(_COUNTERS):
                 self._tell_throttling(lane, value, t1_ns)
         self._emit(
@@ -249,6 +276,17 @@ class Sampler:
             detail = {"counter": counter, "from": int(before), "to": int(count)}
             self._tell("throttling", "warning", detail, now_ns)
 
+    def _notice_settings(self, now_ns: int) -> None:
+        for one in self._settings:
+            if now_ns < one.next_ns:
+                continue
+            one.next_ns = now_ns + _SETTING_EVERY_NS
+            value, before = one.setting.read(), one.value
+            one.value = value if value is not None else before
+            if before is not None and one.value != before:
+                detail = {"source": one.setting.source, "from": before, "to": value}
+                self._tell(one.setting.kind, "warning", detail, now_ns)
+
     def _notice_sleep(self) -> None:
         """The difference of the two clocks lies between two bounds, however slow this is."""
         before_ns = self._clock()
@@ -261,6 +299,19 @@ class Sampler:
 
     def _tell(self, kind: str, severity: Severity, detail: dict[str, Any], now_ns: int) -> None:
         self._emit(Event(leg_id=None, t_ns=now_ns, kind=kind, severity=severity, detail=detail))
+
+    def _emit_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._emit(event)
+
+
+class _Set:
+    """A setting, what it was last, and when it is looked at next."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.value: str | None = None
+        self.next_ns = 0
 
 
 class _Track:
@@ -290,6 +341,8 @@ class _Lane:
         self.judge = judge
         self.asked_hz = asked_hz
         self.period_s = period_s
+        self.presence = Presence(channel.name, source)
+        self.moves = moves_of(channel.name, source)
         self.signal_id: int | None = None
         self.delivered = False
         self.unknown = 0

@@ -57,7 +57,7 @@ NODES = (
 )
 
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_LONGEST_PATH_BYTES = 90  # of the 107 that a socket's address may have; the rest is for bind
+LONGEST_PATH_BYTES = 90  # of the 107 that a socket's address may have; the rest is for bind
 _WAITING_PEERS = 128
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38  # prctl(2)
 _UCRED = struct.Struct("iII")  # pid, uid, gid
@@ -103,8 +103,8 @@ def _options() -> argparse.Namespace:
         if not 0 < number < 2**32 - 1:
             parser.error(f"{number}: not the number of a user or group other than root")
     options.socket = options.socket or socket_path(options.uid)
-    if len(os.fsencode(options.socket)) > _LONGEST_PATH_BYTES:
-        parser.error(f"--socket: longer than {_LONGEST_PATH_BYTES} bytes")
+    if len(os.fsencode(options.socket)) > LONGEST_PATH_BYTES:
+        parser.error(f"--socket: longer than {LONGEST_PATH_BYTES} bytes")
     return options
 
 

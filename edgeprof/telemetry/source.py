@@ -11,19 +11,23 @@ from edgeprof.session.records import Event, Quality, WindowBasis, WindowKind
 SourceName = Literal["sysfs", "tegrastats", "jtop", "host", "replay"]
 # Per signal the first of these that works is taken.
 SOURCE_ORDER: tuple[SourceName, ...] = ("sysfs", "tegrastats", "jtop", "host", "replay")
+# Those whose stamps stand right around a read. The others tell when something came.
+POLLED: frozenset[SourceName] = frozenset(("sysfs", "host"))
 
 
 class BoardFigures(Struct, frozen=True, kw_only=True):
     """What turns the readings of a board into figures; None where the board is not known.
 
     ``bytes_per_emc_clock`` is 2 x bus width / 8; ``module_rails`` are disjoint rails whose sum a
-    profile declares for a board without a total rail.
+    profile declares for a board without a total rail. Without ``emc_counter_established`` no share
+    of the memory's time is taken from anybody: all of them divide the same counter.
     """
 
     root: str = "/"
     profile: str | None = None
     bytes_per_emc_clock: float | None = None
     emc_max_hz: float | None = None
+    emc_counter_established: bool = True
     module_rails: tuple[str, ...] = ()
 
     @property
@@ -33,11 +37,13 @@ class BoardFigures(Struct, frozen=True, kw_only=True):
 
 
 class Reading(NamedTuple):
-    """A value in the unit of its signal, None where unknown, and what stood there."""
+    """A value in the unit of its signal, None where unknown, and what stood there; ``reason`` is
+    why it is unknown."""
 
     value: float | None
     raw: str | None = None
     quality: Quality = "ok"
+    reason: str | None = None
 
 
 class Channel(Struct, frozen=True, kw_only=True):
@@ -68,6 +74,15 @@ class Reader(Struct, frozen=True, kw_only=True):
     read: Callable[[], Mapping[str, Reading]]
 
 
+class Setting(Struct, frozen=True, kw_only=True):
+    """What a board is set to, in a few words: not sampled, but told when it changes, by an event of
+    that kind. ``read`` gives None where it is not known, and raises nothing."""
+
+    source: SourceName
+    kind: str
+    read: Callable[[], str | None]
+
+
 class Absence(Struct, frozen=True, kw_only=True):
     """A signal, or a family such as ``power_w``, that a source cannot give: why, and the one
     command or step that mends it."""
@@ -82,6 +97,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     """What a source that is polled gives, and what it cannot."""
 
     readers: Sequence[Reader] = ()
+    settings: Sequence[Setting] = ()
     absences: Sequence[Absence] = ()
 
 

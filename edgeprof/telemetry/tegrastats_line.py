@@ -8,6 +8,7 @@ no other field. A number with a decimal comma is such a field; it is never guess
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -20,10 +21,13 @@ LONGEST_LINE = 1 << 16  # characters
 _SWITCHED_OFF_DEG_C = -256.0
 
 _PLAUSIBLE_DEG_C = (-40.0, 150.0)
-_LARGEST_CLOCK_HZ = 10e9
+_GPU_CLOCK_HZ = (10e6, 10e9)
+_EMC_CLOCK_HZ = (40e6, 10e9)  # a TX2 at rest runs at 40.8 MHz, which is printed as 40
 _LARGEST_POWER_W = 1000.0
 _LARGEST_MEMORY_BYTES = 2.0**50
 _OVERSHOOT = 1.05  # two counters read one after the other give a little more than 100 %
+_MEMORIES = ("RAM", "SWAP", "IRAM")
+_MOST_REMEMBERED = 1024  # what comes again in line after line
 _BYTES = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
 
 
@@ -82,16 +86,16 @@ class TegrastatsLine(Struct, frozen=True, kw_only=True):
 
 def parse_line(text: str) -> TegrastatsLine | None:
     """None for what is no line of tegrastats, and for one that was torn: with a bracket that does
-    not close, or two run together."""
+    not close, two run together, or a memory without its unit at the end."""
     if len(text) > LONGEST_LINE:
         return None
     text = " ".join(_CONTROLS.sub(" ", text).split()).replace("[N/A]", "N/A")
     if text.count("[") != text.count("]") or text.count("(") != text.count(")"):
         return None
-    findings = _Findings()
-    position = 0
-    while position < len(text):
-        position = findings.take_field(text, position) + 1
+    findings = _Findings(text)
+    for match in _FIELD.finditer(text):
+        if not _TAKE[match.lastgroup or ""](findings, match):
+            findings.skip(match)
     return findings.line()
 
 
@@ -126,8 +130,8 @@ _CLOCK = rf"(?:{_NUMBER}|{_NOTHING})"
 _CLOCKS = rf"(?P<clocks>{_CLOCK}|\[{_CLOCK}(?:, ?{_CLOCK})*\])(?:MHz)?"
 _POWER = rf"(?:-?{_NUMBER}|{_NOTHING})(?:m?W)?"
 _NUMBERS = re.compile(_NUMBER, re.ASCII)
+_DIGITS = re.compile(r"\d+", re.ASCII)
 _BEGINNING = re.compile(r"\s*(?:\d\d-\d\d-\d{4} |RAM )", re.ASCII)
-_WORD = re.compile(r"[^ ]+")
 _CORE = re.compile(
     rf"(?P<busy>-?{_NUMBER})%(?:@(?P<clock>{_NUMBER})(?:MHz)?)?|(?P<off>off)|{_NOTHING}",
     re.ASCII | re.IGNORECASE,
@@ -139,7 +143,7 @@ _SURE_RAIL = re.compile(r"VDD|POM|VIN")
 class _Findings:
     """What was found in a line so far. Each ``take`` says whether it made sense of its field."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
         self._stamp: datetime | None = None
         self._memory: dict[str, Memory] = {}
         self._cores: tuple[Core, ...] | None = None
@@ -148,23 +152,9 @@ class _Findings:
         self._temps_c: dict[str, float] = {}
         self._rails: dict[str, Rail] = {}
         self._unread: list[tuple[int, int]] = []
-        self._text = ""
+        self._text = text
         self._sure = False  # that this is tegrastats
         self._torn = False
-
-    def take_field(self, text: str, start: int) -> int:
-        """Read the field that starts there; where it ends."""
-        self._text = text
-        for pattern, take in _FIELDS:
-            match = pattern.match(text, start)
-            if match is not None:
-                if not take(self, match):
-                    self._skip(match)
-                return match.end()
-        match = _WORD.match(text, start)
-        assert match is not None
-        self._skip(match)
-        return match.end()
 
     def line(self) -> TegrastatsLine | None:
         """The whole; None for what is torn or of another program."""
@@ -183,7 +173,7 @@ class _Findings:
             unread=tuple(printable(self._text[start:end]) for start, end in self._unread),
         )
 
-    def _skip(self, match: re.Match[str]) -> None:
+    def skip(self, match: re.Match[str]) -> None:
         """Words without a form that follow each other count as one field."""
         start = match.start()
         if self._unread and self._unread[-1][1] + 1 == start:
@@ -193,14 +183,15 @@ class _Findings:
     def take_stamp(self, match: re.Match[str]) -> bool:
         # A second stamp, or one behind a field, begins another line.
         self._torn |= self._sure or self._stamp is not None
+        month, day, year, hour, minute, second = map(int, _DIGITS.findall(match["moment"]))
         try:
-            self._stamp = datetime.strptime(match["stamp"], "%m-%d-%Y %H:%M:%S")
+            self._stamp = datetime(year, month, day, hour, minute, second)
         except ValueError:
             return False
         return True
 
     def take_memory(self, match: re.Match[str]) -> bool:
-        name, unit_bytes = match["name"].upper(), _BYTES[match["unit"].lower()]
+        name, unit_bytes = match["name"].upper(), _BYTES[match["total_unit"].lower()]
         used_unit = match["used_unit"]
         used_bytes = float(match["used"]) * (_BYTES[used_unit.lower()] if used_unit else unit_bytes)
         self._torn |= name in self._memory
@@ -211,7 +202,7 @@ class _Findings:
         return True
 
     def take_cores(self, match: re.Match[str]) -> bool:
-        cores = [_core(item.strip(), match["clock"]) for item in match["cores"].split(",")]
+        cores = [_core(item.strip(), match["shared"]) for item in match["items"].split(",")]
         known = tuple(core for core in cores if core is not None)
         self._torn |= self._cores_raw is not None
         self._cores_raw = match[0]
@@ -222,20 +213,22 @@ class _Findings:
         return True
 
     def take_load(self, match: re.Match[str]) -> bool:
-        kind = _ENGINES.fullmatch(match["name"])
-        if kind is not None:
-            busy = match.groupdict().get("busy")
-            load = Load(
-                busy_frac=None if busy is None else float(busy) / 100,
-                clock_hz=_highest_hz(match["clocks"]),
-                raw=match[0],
-            )
-            self._loads["emc" if kind["emc"] else "gpu"].append(load)
-            self._sure = True
-        return True  # the load of any other engine is no signal
+        busy = match["busy"]
+        self._add_load(match, None if busy is None else float(busy) / 100, match["clocks"])
+        return True
+
+    def take_number(self, match: re.Match[str]) -> bool:
+        """A number alone is a clock where it says so; else it may be what is left of a share."""
+        if self._is_memory(match):
+            return False
+        self._add_load(match, None, match["clock"] if match["unit"] else None)
+        return True
 
     def take_threads(self, match: re.Match[str]) -> bool:
         return True  # share of time of the code translator: no signal
+
+    def take_word(self, match: re.Match[str]) -> bool:
+        return False
 
     def take_zone(self, match: re.Match[str]) -> bool:
         self._temps_c.setdefault(match["name"], float(match["temp"]))
@@ -243,17 +236,30 @@ class _Findings:
         return True
 
     def take_rail(self, match: re.Match[str]) -> bool:
+        if self._is_memory(match):
+            return False
         name, has_unit = match["name"], match[0].upper().endswith("W")
         if not has_unit and not name.isupper():
             return False  # `page 3/5`
-        now = match["now"].lower()
-        number = _NUMBERS.search(now)
-        parts = -1000 if now.startswith("-") else 1000  # mW, also without a unit
-        if now.endswith("w") and not now.endswith("mw"):
-            parts //= 1000
-        power_w = None if number is None else float(number[0]) / parts
-        self._rails.setdefault(name, Rail(power_w=power_w, raw=match[0]))
+        self._rails.setdefault(name, Rail(power_w=_power_w(match["now"]), raw=match[0]))
         self._sure |= has_unit or _SURE_RAIL.match(name) is not None
+        return True
+
+    def _add_load(
+        self, match: re.Match[str], busy_frac: float | None, clocks_mhz: str | None
+    ) -> None:
+        """The load of any other engine is no signal."""
+        kind = _engine(match["name"])
+        if kind is not None:
+            load = Load(busy_frac=busy_frac, clock_hz=_highest_hz(clocks_mhz), raw=match[0])
+            self._loads[kind].append(load)
+            self._sure = True
+
+    def _is_memory(self, match: re.Match[str]) -> bool:
+        """Whether it is a memory's name before a figure without its unit; at the end it was cut."""
+        if match["name"].upper() not in _MEMORIES:
+            return False
+        self._torn |= match.end() == len(self._text)
         return True
 
 
@@ -264,32 +270,41 @@ def _pattern(form: str) -> re.Pattern[str]:
 
 _ENGINES = _pattern(r"(?:(?P<emc>EMC)|GR3D\d?)(?:_FREQ|_LOAD)?")
 
-# The first form that fits is taken.
-_FIELDS: tuple[tuple[re.Pattern[str], Callable[[_Findings, re.Match[str]], bool]], ...] = (
-    (_pattern(rf"{_NAME}@(?P<temp>-?{_NUMBER})C(?:/-?{_NUMBER}C)?"), _Findings.take_zone),
-    (
-        _pattern(rf"{_NAME} (?:(?P<busy>-?{_NUMBER})%|{_NOTHING}%?)(?:@{_CLOCKS})?"),
-        _Findings.take_load,
-    ),
-    (_pattern(rf"{_NAME} @?{_CLOCKS}"), _Findings.take_load),
-    (_pattern(rf"{_NAME} (?P<now>{_POWER})(?:/{_POWER}){{1,2}}"), _Findings.take_rail),
-    (_pattern(rf"{_NAME} (?P<now>-?{_NUMBER}m?W)"), _Findings.take_rail),
-    (
-        _pattern(rf"CPU ?\[(?P<cores>[^\[\]]*)\](?:@(?P<clock>{_NUMBER})(?:MHz)?)?"),
-        _Findings.take_cores,
-    ),
-    (
-        _pattern(
-            rf"{_NAME} (?P<used>{_NUMBER})(?:(?P<used_unit>[kMGT])i?B)?"
-            rf"/(?P<total>{_NUMBER})(?P<unit>[kMGT])i?B(?: ?\([^()]*\))*"
-        ),
-        _Findings.take_memory,
-    ),
-    (_pattern(rf"MTS fg {_NUMBER}% bg {_NUMBER}%"), _Findings.take_threads),
-    (_pattern(r"(?P<stamp>\d\d-\d\d-\d{4} \d\d:\d\d:\d\d)(?:\.\d{1,9})?"), _Findings.take_stamp),
+# No text has two of these forms but that of a word. The last group to close names the form.
+_FIELD = _pattern(
+    rf"(?:{_NAME}(?:"
+    rf"(?P<zone>@(?P<temp>-?{_NUMBER})C(?:/-?{_NUMBER}C)?)"
+    rf"|(?P<load> (?=[^ ])(?:(?P<busy>-?{_NUMBER})%|{_NOTHING}%?)?(?:@{_CLOCKS})?)"
+    rf"|(?P<rail> (?P<now>{_POWER})(?:(?:/{_POWER}){{1,2}}|(?<=\dW)|(?<=\dmW)))"
+    rf"|(?P<number> (?P<clock>{_NUMBER})(?P<unit>MHz)?)"
+    rf"|(?P<memory> (?P<used>{_NUMBER})(?:(?P<used_unit>[kMGT])i?B)?"
+    rf"/(?P<total>{_NUMBER})(?P<total_unit>[kMGT])i?B(?: ?\([^()]*\))*))"
+    rf"|(?P<cores>CPU ?\[(?P<items>[^\[\]]*)\](?:@(?P<shared>{_NUMBER})(?:MHz)?)?)"
+    rf"|(?P<threads>MTS fg {_NUMBER}% bg {_NUMBER}%)"
+    r"|(?P<stamp>(?P<moment>\d\d-\d\d-\d{4} \d\d:\d\d:\d\d)(?:\.\d{1,9})?)"
+    r"|(?P<word>[^ ]+))"
 )
+_TAKE: Mapping[str, Callable[[_Findings, re.Match[str]], bool]] = {
+    "zone": _Findings.take_zone,
+    "load": _Findings.take_load,
+    "rail": _Findings.take_rail,
+    "number": _Findings.take_number,
+    "memory": _Findings.take_memory,
+    "cores": _Findings.take_cores,
+    "threads": _Findings.take_threads,
+    "stamp": _Findings.take_stamp,
+    "word": _Findings.take_word,
+}
 
 
+@lru_cache(_MOST_REMEMBERED)
+def _engine(name: str) -> str | None:
+    """``emc``, ``gpu``, or None for any other."""
+    match = _ENGINES.fullmatch(name)
+    return None if match is None else "emc" if match["emc"] else "gpu"
+
+
+@lru_cache(_MOST_REMEMBERED)
 def _core(item: str, shared_mhz: str | None) -> Core | None:
     """None for an item without a known form. One clock behind the list is that of all."""
     match = _CORE.fullmatch(item)
@@ -304,6 +319,16 @@ def _core(item: str, shared_mhz: str | None) -> Core | None:
         busy_frac=float(match["busy"]) / 100,
         clock_hz=_highest_hz(match["clock"] or shared_mhz),
     )
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _power_w(text: str) -> float | None:
+    """mW, also without a unit."""
+    number = _NUMBERS.search(text)
+    if number is None:
+        return None
+    in_watts = text.lower().endswith("w") and not text.lower().endswith("mw")
+    return float(number[0]) / (1 if in_watts else 1000) * (-1 if text.startswith("-") else 1)
 
 
 def _highest_hz(clocks_mhz: str | None) -> float | None:
@@ -328,17 +353,19 @@ def _joined(loads: Sequence[Load]) -> Load | None:
 def _emc_readings(emc: Load | None, bytes_per_clock: float | None) -> Mapping[str, Reading]:
     if emc is None:
         return {}
-    clock = _within(emc.clock_hz, 0.0, _LARGEST_CLOCK_HZ, emc.raw)
+    clock = _within(emc.clock_hz, *_EMC_CLOCK_HZ, emc.raw)
     # `0%` alone is what a user without root is shown: not a zero that was measured.
     unknown = emc.busy_frac == 0 and emc.clock_hz is None
     busy = _share(None if unknown else emc.busy_frac, emc.raw)
     derived = from_busy(busy.value, clock.value, bytes_per_clock, raw=emc.raw)
     bandwidth = derived["dram_bandwidth_bytes_per_s"]
-    if "suspect" in (busy.quality, clock.quality) and bandwidth.value is not None:
+    if clock.quality == "suspect" and busy.value is not None:
+        busy = busy._replace(quality="suspect")  # it is a share of that clock
+    if busy.quality == "suspect" and bandwidth.value is not None:
         bandwidth = bandwidth._replace(quality="suspect")
     return {
-        "emc_busy_frac": busy,
         "emc_clock_hz": clock,
+        "emc_busy_frac": busy,
         "dram_bandwidth_bytes_per_s": bandwidth,
     }
 
@@ -348,7 +375,7 @@ def _gpu_readings(gpu: Load | None) -> Mapping[str, Reading]:
         return {}
     return {
         "gpu_busy_frac": _share(gpu.busy_frac, gpu.raw),
-        "gpu_clock_hz": _within(gpu.clock_hz, 0.0, _LARGEST_CLOCK_HZ, gpu.raw),
+        "gpu_clock_hz": _within(gpu.clock_hz, *_GPU_CLOCK_HZ, gpu.raw),
     }
 
 
@@ -382,10 +409,10 @@ def _power_readings(
 ) -> Mapping[str, Reading]:
     found: dict[str, Reading] = {}
     for name, rail in rails.items():
-        signal = rail_signal(name)
+        signal = _rail_signal(name)
         if signal is not None and signal not in found:
-            found[signal] = _within(rail.power_w, 0.0, _LARGEST_POWER_W, rail.raw)
-    parts = [found.get(rail_signal(rail) or "", Reading(None)) for rail in module_rails]
+            found[signal] = _power(rail.power_w, rail.raw)
+    parts = [found.get(_rail_signal(rail) or "", Reading(None)) for rail in module_rails]
     values = [part.value for part in parts if part.value is not None]
     if values and len(values) == len(parts) and "power_w.total" not in found:
         suspect = any(part.quality == "suspect" for part in parts)
@@ -396,11 +423,25 @@ def _power_readings(
 def _temperature_readings(temps_c: Mapping[str, float]) -> Mapping[str, Reading]:
     found: dict[str, Reading] = {}
     for zone, temp_c in temps_c.items():
-        signal = zone_signal(zone)
+        signal = _zone_signal(zone)
         if signal is not None and signal not in found:
-            known = None if temp_c == _SWITCHED_OFF_DEG_C else temp_c
-            found[signal] = _within(known, *_PLAUSIBLE_DEG_C, f"{zone}@{temp_c:g}C")
+            found[signal] = _temperature(zone, temp_c)
     return found
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _power(power_w: float | None, raw: str) -> Reading:
+    return _within(power_w, 0.0, _LARGEST_POWER_W, raw)
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _temperature(zone: str, temp_c: float) -> Reading:
+    known = None if temp_c == _SWITCHED_OFF_DEG_C else temp_c
+    return _within(known, *_PLAUSIBLE_DEG_C, f"{zone}@{temp_c:g}C")
+
+
+_rail_signal = lru_cache(_MOST_REMEMBERED)(rail_signal)
+_zone_signal = lru_cache(_MOST_REMEMBERED)(zone_signal)
 
 
 def _share(share: float | None, raw: str | None) -> Reading:

@@ -6,9 +6,10 @@ Nothing is filled in where lines are missing. Knows no session and no board.
 
 import io
 import re
-from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cached_property
 from itertools import chain, islice, pairwise
 from typing import BinaryIO, NamedTuple, cast
 
@@ -32,12 +33,29 @@ _BUSIEST = 1000  # lines of one stamp
 _NO_LINES = "no lines"
 _SECOND_NS = 10**9
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+# A word that begins with a letter, but not the beginning of `off` or `N/A`.
+_FIELD_NAME = re.compile(r"(?<![^ ])(?!(?:o(?:ff?)?|n(?:/a?)?)(?![^ ]))[A-Z][^ @\[]*", re.I)
+_LINES_BEFORE, _LINES_AFTER = 4, 8  # what a line is held against, to tell whether it is whole
+_TAIL = 40  # characters that hold a line's last field
+_PROGRESS_LINES = 1000
+_OTHER_KINDS = {
+    b"SQLite format 3\0": "a SQLite database",
+    b"\x7fELF": "a program",
+    b"PK\x03\x04": "a zip archive",
+    b"\x1f\x8b": "compressed by gzip: unpack it first",
+    b"BZh": "compressed by bzip2: unpack it first",
+    b"\xfd7zXZ": "compressed by xz: unpack it first",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it first",
+    b"%PDF": "a PDF document",
+    b"\x89PNG": "a PNG image",
+}
 
 
 class Tally:
     """What was met in a log so far."""
 
     def __init__(self) -> None:
+        self.characters = 0
         self.read = 0
         self.dropped = 0
         self.unknown: Counter[str] = Counter()  # fields, by the word in front
@@ -54,12 +72,18 @@ class Tally:
             self.unknown[name if known else "..."] += 1
 
 
+# Is told the characters and the lines that were read so far.
+Progress = Callable[[int, int], None]
+
+
 class Entry(NamedTuple):
-    """A line that could be read; ``missed`` lines of tegrastats right before it could not."""
+    """A line that could be read; ``missed`` lines of tegrastats right before it could not, of which
+    ``missed_in_second`` have its stamp."""
 
     number: int
     line: TegrastatsLine
     missed: int
+    missed_in_second: int
 
 
 class Placed(NamedTuple):
@@ -89,29 +113,35 @@ class ClockStep(NamedTuple):
 Moment = Placed | Gap | ClockStep
 
 
-def read_entries(file: BinaryIO, name: str, tally: Tally) -> Iterator[Entry]:
+def read_entries(
+    file: BinaryIO, name: str, tally: Tally, progress: Progress | None = None
+) -> Iterator[Entry]:
     """The lines that can be read, the others counted. ``name`` is what messages call the file.
 
-    A first line that begins in its middle and a last one that was cut short are among the others.
-    Raises FileFault for a log larger than 256 MiB or longer than 500 000 lines. Closes the file.
+    A first line that begins in its middle, a last one that was cut short, and pieces of lines
+    anywhere are among the others. Raises FileFault for a log larger than 256 MiB or longer than
+    500 000 lines, and for a file of another kind. Closes the file.
     """
-    texts = _texts(file, name)
+    texts = _texts(file, name, tally)
     opening = list(islice(texts, 2))
     before: str | None = None
-    missed = 0
-    for found in chain(opening, texts):
-        torn = (found is opening[0] and _begins_torn(opening)) or _ends_torn(found, before)
+    missed = _Missed()
+    for found, is_piece in _with_pieces_marked(chain(opening, texts)):
+        if progress is not None and (tally.read + tally.dropped) % _PROGRESS_LINES == 0:
+            progress(tally.characters, tally.read + tally.dropped)
+        begins_torn = found is opening[0] and _begins_torn(opening)
+        torn = is_piece or begins_torn or _ends_torn(found, before)
         line = None if torn else parse_line(found.text)
         if line is None:
             tally.dropped += 1
-            missed += "RAM " in found.text or "CPU [" in found.text
+            missed.note(found.text)
             continue
         if tally.read >= MOST_LINES:
             raise FileFault(f"{name}: more than {MOST_LINES} lines; split it")
         before = found.text
         tally.note(line)
-        yield Entry(found.number, line, missed)
-        missed = 0
+        yield missed.before(found, line)
+        missed = _Missed()
 
 
 def place(entries: Iterable[Entry], name: str, interval_s: float | None) -> Iterator[Moment]:
@@ -130,36 +160,132 @@ def place(entries: Iterable[Entry], name: str, interval_s: float | None) -> Iter
 # --- lines of the file ---
 
 
+class _Missed:
+    """The lines of tegrastats that could not be read since the last that could."""
+
+    def __init__(self) -> None:
+        self._lines = self._of_stamp = 0
+        self._stamp = ""  # as it is printed
+        self._has_rest = False  # the rest of the last one may follow as a line of its own
+
+    def note(self, text: str) -> None:
+        begins, goes_on = "RAM " in text, "CPU [" in text
+        is_rest = self._has_rest and not begins
+        self._has_rest = begins and not goes_on
+        if is_rest or not (begins or goes_on):
+            return
+        stamp = _printed_stamp(text)
+        self._lines += 1
+        self._of_stamp = self._of_stamp + 1 if stamp == self._stamp else 1
+        self._stamp = stamp
+
+    def before(self, text: "_Text", line: TegrastatsLine) -> Entry:
+        same = self._of_stamp if self._lines and _printed_stamp(text.text) == self._stamp else 0
+        return Entry(text.number, line, self._lines, self._lines if line.stamp is None else same)
+
+
+def _printed_stamp(text: str) -> str:
+    return text[: len("09-19-2026 13:00:00")]
+
+
 class _Text(NamedTuple):
-    """A line that is not blank; ``ended`` by a line end."""
+    """A line that is not blank, without what is around it; ``ended`` by a line end."""
 
     number: int
     text: str
     ended: bool
 
 
-def _texts(file: BinaryIO, name: str) -> Iterator[_Text]:
+def _texts(file: BinaryIO, name: str, tally: Tally) -> Iterator[_Text]:
     """Of a line that is too long the beginning, which is no whole line."""
     raw = file if isinstance(file, io.BufferedReader) else io.BufferedReader(_as_raw(file))
+    _refuse_other_kinds(raw, name)
     wide = raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # as a Windows shell redirects
     encoding = "utf-16" if wide else "utf-8-sig"
     with io.TextIOWrapper(raw, encoding, errors="replace") as text_file:
-        characters, number, inside = 0, 0, False
+        number, ended, told = 0, True, False
         while piece := text_file.readline(LONGEST_LINE):
-            characters += len(piece)
-            if characters > LARGEST_LOG_CHARACTERS:
+            tally.characters += len(piece)
+            if tally.characters > LARGEST_LOG_CHARACTERS:
                 raise FileFault(f"{name}: larger than {LARGEST_LOG_CHARACTERS >> 20} MiB; split it")
+            if ended:
+                number, told = number + 1, False
             ended = piece.endswith("\n")
-            if not inside:
-                number += 1
-                if piece.strip("\0\r\n\t "):
-                    yield _Text(number, piece, ended)
-            inside = not ended
+            text = piece.strip("\0\r\n\t ")
+            if text and not told:
+                told = True
+                yield _Text(number, text, ended)
 
 
 def _as_raw(file: BinaryIO) -> io.RawIOBase:
     """It is read from as one that is raw."""
     return cast(io.RawIOBase, file)
+
+
+def _refuse_other_kinds(file: io.BufferedReader, name: str) -> None:
+    """Raises FileFault by how a file begins."""
+    opening = file.peek()
+    for magic, kind in _OTHER_KINDS.items():
+        if opening.startswith(magic):
+            raise FileFault(f"{name}: not a tegrastats log, but {kind}")
+    if opening.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return
+    # A crash leaves zeros in a log, before its lines or among them.
+    lines = opening.strip(b"\0").decode("utf-8", "replace").splitlines()
+    if lines and b"\0" in opening and not any(map(parse_line, lines)):
+        raise FileFault(f"{name}: not a tegrastats log, but binary data")
+
+
+def _with_pieces_marked(texts: Iterator[_Text]) -> Iterator[tuple[_Text, bool]]:
+    """Each line, and whether it is a piece of one: it has a part of the fields that lines around it
+    have, from the first on or up to the last, and no line around it has just the same."""
+    before: deque[_Formed] = deque(maxlen=_LINES_BEFORE)
+    following = map(_Formed, texts)
+    after = deque(islice(following, _LINES_AFTER))
+    while after:
+        after.extend(islice(following, 1))
+        line = after.popleft()
+        is_piece = False
+        if not before or line.outline != before[-1].outline:
+            is_piece = _is_piece(line.form, [other.form for other in (*before, *after)])
+        if not is_piece:
+            before.append(line)
+        yield line.text, is_piece
+
+
+_Form = tuple[str, ...]  # the names of a line's fields
+
+
+class _Formed:
+    """A line and the names of its fields. ``outline`` is how it begins and its last name: what has
+    them from the line before is no piece."""
+
+    def __init__(self, text: _Text) -> None:
+        self.text = text
+        self.outline = (text.text[:4], _FIELD_NAME.findall(text.text[-_TAIL:])[-1:])
+
+    @cached_property
+    def form(self) -> _Form:
+        return tuple(_FIELD_NAME.findall(self.text.text))
+
+
+def _is_piece(form: _Form, around: Sequence[_Form]) -> bool:
+    if not form or form in around:
+        return False
+    usual = {other for other in around if around.count(other) > 1}
+    return any(_begins(other, form) or _ends(other, form) for other in usual)
+
+
+def _begins(whole: _Form, piece: _Form) -> bool:
+    """Whether the line begins with the piece, whose last name may be cut short."""
+    last = len(piece) - 1
+    return last < len(whole) and piece[:-1] == whole[:last] and whole[last].startswith(piece[-1])
+
+
+def _ends(whole: _Form, piece: _Form) -> bool:
+    """Whether the line ends with the piece, of whose first name the beginning may be missing."""
+    end = whole[-len(piece) :]
+    return len(end) == len(piece) and piece[1:] == end[1:] and end[0].endswith(piece[0])
 
 
 def _begins_torn(opening: Sequence[_Text]) -> bool:
@@ -262,7 +388,7 @@ class _StampAxis:
         stamp = second[0].line.stamp
         next_ns = self._line_ns + self._spacing_ns if self._line_ns >= 0 else 0
         start_ns = next_ns
-        slots = sum(1 + entry.missed for entry in second)
+        slots = sum(1 + missed for missed in _missed_between(second))
         if stamp is not None:
             if self._last is not None:
                 start_ns = yield from self._start(second[0], next_ns, following)
@@ -296,13 +422,19 @@ class _StampAxis:
 
     def _spread(self, second: list[Entry], start_ns: int) -> Iterator[Moment]:
         t_ns = start_ns
-        for entry in second:
-            t_ns += entry.missed * self._spacing_ns
+        for entry, missed in zip(second, _missed_between(second), strict=True):
+            t_ns += missed * self._spacing_ns
             if entry.missed and self._line_ns >= 0:
                 yield Gap(self._line_ns, t_ns, _unreadable(entry.missed))
             yield Placed(t_ns, entry.line)
             self._line_ns = t_ns
             t_ns += self._spacing_ns
+
+
+def _missed_between(second: Sequence[Entry]) -> Iterator[int]:
+    """What was missed before each line of a second since that second began."""
+    yield second[0].missed_in_second
+    yield from (entry.missed for entry in second[1:])
 
 
 def _nanoseconds(since: datetime, until: datetime) -> int:

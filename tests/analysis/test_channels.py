@@ -295,11 +295,11 @@ def test_s38_signals_come_by_weight_and_number(board: Board) -> None:
 def test_absences_carry_reason_and_fix(board: Board) -> None:
     board.event(
         "absent", signal="emc_busy_frac", source="sysfs", reason="needs root",
-        fix="sudo edgeprof sensor",
+        fix="edgeprof sensor",
     )  # fmt: skip
     (absent,) = board.summary().absent
     assert (absent.signal, absent.source) == ("emc_busy_frac", "sysfs")
-    assert (absent.reason, absent.fix) == ("needs root", "sudo edgeprof sensor")
+    assert (absent.reason, absent.fix) == ("needs root", "edgeprof sensor")
 
 
 def test_what_another_source_gave_is_not_absent(board: Board) -> None:
@@ -335,6 +335,78 @@ def test_gaps_are_told_with_their_length_and_cause(board: Board) -> None:
         "2 gaps of 3.0 s in all in the readings of sampler: hung",
         "1 gap in the readings of tegrastats",
     ]
+
+
+def lost(board: Board, signal: str, since: float, until: float, **detail: Any) -> None:
+    times = {"since_ns": board.t0_ns + round(since * S), "until_ns": board.t0_ns + round(until * S)}
+    detail = {"source": "sysfs", "reason": "no such file", **times, **detail}
+    board.event("gap", signal=signal, **detail)
+
+
+def test_a_signal_that_was_lost_is_told_with_the_part_that_its_mean_covers(board: Board) -> None:
+    for name in ("emc_busy_frac", "dram_bandwidth_bytes_per_s"):
+        board.signal(name, steady(0.5, range(5)))  # 4 of 10 s
+        lost(board, name, 4, 10)
+    board.signal("cpu_busy_frac", steady(0.5))
+    assert board.summary().warnings == [
+        "emc_busy_frac, dram_bandwidth_bytes_per_s from sysfs: no value from 4.0 to 10.0 s "
+        "(no such file); the mean covers 40 % of the run"
+    ]
+
+
+def test_a_signal_that_came_and_went_is_told_in_one_sentence(board: Board) -> None:
+    board.signal("gpu_busy_frac", steady(0.5, range(3)))
+    board.signal("gpu_busy_frac", steady(0.6, range(3, 11)), source="tegrastats")
+    for second in (3, 5):
+        lost(board, "gpu_busy_frac", second, second + 1.5)
+    lost(board, "gpu_busy_frac", 7, 10, losses=10, lost_s=2.0)
+    assert board.summary().warnings == [
+        "gpu_busy_frac from sysfs: no value 12 times, for 5.0 s in all (no such file); the mean "
+        "covers 20 % of the run; tegrastats, which covers 70 % of the run, stands for it"
+    ]
+
+
+@pytest.mark.parametrize("times", [{"since_ns": "x"}, {"since_ns": 5, "until_ns": None}])
+def test_a_loss_of_unknown_length(board: Board, times: Any) -> None:
+    board.signal("gpu_busy_frac", steady(0.5))
+    board.event("gap", signal="gpu_busy_frac", source="sysfs", **times)
+    (told,) = board.summary().warnings
+    assert told.startswith("gpu_busy_frac from sysfs: no value for a time that is not recorded")
+
+
+def test_a_memory_clock_that_moved_warns_of_the_mean_share(board: Board) -> None:
+    board.signal("emc_busy_frac", steady(0.5))
+    board.signal("emc_clock_hz", [*steady(665.6e6, range(5)), *steady(3199e6, range(5, 11))])
+    warning = (
+        "the memory clock moved between 666 and 3199 MHz (sysfs), so that the mean of "
+        "emc_busy_frac is one of shares of different clocks"
+    )
+    assert board.summary().warnings == [warning]
+    board.signal("dram_bandwidth_bytes_per_s", steady(20e9))
+    assert board.summary().warnings == [
+        f"{warning}; dram_bandwidth_bytes_per_s is the figure to read"
+    ]
+
+
+def test_a_power_mode_that_changed_is_told_with_its_time(board: Board) -> None:
+    board.signal("cpu_busy_frac", steady(0.5))
+    detail = {"source": "sysfs", "from": "15W", "to": "MAXN_SUPER"}
+    board.maker.events.append(
+        Event(
+            leg_id=None, t_ns=board.t0_ns + 3 * S, kind="power_mode", severity="warning",
+            detail=detail,
+        )
+    )  # fmt: skip
+    assert board.summary().warnings == [
+        "the power mode changed from 15W to MAXN_SUPER at 3.0 s: figures of before and after do "
+        "not belong together"
+    ]
+
+
+def test_a_memory_clock_that_stood_still_warns_of_nothing(board: Board) -> None:
+    board.signal("emc_busy_frac", steady(0.5))
+    board.signal("emc_clock_hz", [*steady(2133e6, range(5)), *steady(2170e6, range(5, 11))])
+    assert board.summary().warnings == []  # 1.7 %
 
 
 @pytest.mark.parametrize("quality", ["simulated", "replayed"])

@@ -89,6 +89,21 @@ def test_phases_that_were_cut_short_are_in_no_figure(program: Program) -> None:
     assert (sample.count, sample.interrupted, sample.total_s) == (1, 2, 1.0)
 
 
+def test_the_programs_end_ends_its_phases(program: Program) -> None:
+    program.leg("decode", 1.0, 5.0)
+    program.leg("decode", 12.0, 20.0, status="interrupted")  # the command's end
+    decode = program.phase("decode")
+    assert (decode.count, decode.interrupted, decode.total_s) == (2, 1, 12.0)
+    assert decode.duration_s is not None and decode.duration_s.value == pytest.approx(6.0)
+
+
+def test_a_program_whose_end_nobody_saw_ends_no_phase(program: Program) -> None:
+    program.maker.legs[0] = msgspec.structs.replace(program.maker.legs[0], t1_ns=None)
+    program.leg("decode", 12.0, None)
+    decode = program.phase("decode")
+    assert (decode.count, decode.interrupted, decode.total_s) == (0, 1, 0.0)
+
+
 def test_only_cut_short(program: Program) -> None:
     program.leg("load", 1.0, None)
     load = program.phase("load")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edgeprof.cli import cli
+from edgeprof.cli.commands import cli
 from edgeprof.models.decoder_folder import read_decoder_folder
 
 

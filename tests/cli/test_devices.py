@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from edgeprof.catalog import DEVICES_FOLDER, device_names
-from edgeprof.cli import cli
+from edgeprof.cli.commands import cli
 
 
 def run(*arguments: str) -> Result:

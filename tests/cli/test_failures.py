@@ -72,16 +72,16 @@ def test_a_closed_stdout_or_a_full_disk_gives_no_traceback(arguments: list[str])
 def test_a_closed_stream_does_not_give_its_number_to_a_file() -> None:
     code = (
         "import sys, types, click\n"
-        "from edgeprof import cli\n"
+        "from edgeprof.cli import commands, main\n"
         "@click.command()\n"
         "def command():\n"
         "    with open(__import__('os').devnull) as file:\n"
         "        print(file.fileno() > 2, file=sys.stderr)\n"
         "module = types.ModuleType('opens'); module.command = command\n"
         "sys.modules['opens'] = module\n"
-        "cli.COMMANDS['opens'] = ('opens', 'opens a file')\n"
+        "commands.COMMANDS['opens'] = ('opens', 'opens a file')\n"
         "sys.argv = ['edgeprof', 'opens']\n"
-        "cli.main()\n"
+        "main()\n"
     )
     command = f"{shlex.join([sys.executable, '-c', code])} <&- >&-"
     done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
@@ -198,16 +198,16 @@ def test_K15_exit_codes(arguments: list[str], code: int) -> None:
 def test_K15_interrupted_is_130(name: str) -> None:
     code = (
         "import os, signal, sys, time, types, click\n"
-        "from edgeprof import cli\n"
+        "from edgeprof.cli import commands, main\n"
         "@click.command()\n"
         "def command():\n"
         f"    os.kill(os.getpid(), signal.{name})\n"
         "    time.sleep(5)\n"
         "module = types.ModuleType('slow'); module.command = command\n"
         "sys.modules['slow'] = module\n"
-        "cli.COMMANDS['slow'] = ('slow', 'waits')\n"
+        "commands.COMMANDS['slow'] = ('slow', 'waits')\n"
         "sys.argv = ['edgeprof', 'slow']\n"
-        "cli.main()\n"
+        "main()\n"
     )
     done = python(code)
     assert done.returncode == 128 + signal.SIGINT
@@ -250,3 +250,18 @@ def test_shell_completion_is_documented_and_works(shell: str) -> None:
         "from edgeprof.cli import main\nmain()"
     )
     assert "_EDGEPROF_COMPLETE" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_K15_interrupted_while_it_imports(tmp_path: Path, name: str) -> None:
+    """A library that takes its time to load, and Ctrl-C meanwhile."""
+    (tmp_path / "click.py").write_text(
+        f"import os, signal, time\nos.kill(os.getpid(), signal.{name})\ntime.sleep(5)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "edgeprof", "devices"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

@@ -1,5 +1,6 @@
 """``edgeprof import tegrastats``: a log in, a session out."""
 
+import gzip
 import json
 import sqlite3
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from edgeprof.cli import cli
+from edgeprof.cli.commands import cli
 from edgeprof.session.records import Session
 from edgeprof.session.store import read_session
 
@@ -231,20 +232,89 @@ def test_s18_rails_are_summed_where_the_board_says_which(tmp_path: Path) -> None
 
 
 def test_a_signal_that_a_line_lacks_is_unknown_there(tmp_path: Path) -> None:
-    bare = "09-19-2026 13:00:01 RAM 2850/7486MB (lfb 33x4MB)\n"
+    bare = "09-19-2026 13:00:01 RAM 2850/7486MB (lfb 33x4MB) EMC_FREQ 5%@2133 tj@45C\n"
     document, session = imported(tmp_path, line(0) + bare + line(2))
     assert series(session, "power_w.total") == [(0, 3.582), (1, None), (2, 3.582)]
     power = next(s for s in document["signals"] if s["name"] == "power_w.total")
     assert (power["samples"], power["unknown"]) == (2, 1)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello\nworld\n", b"\x7fELF" + bytes(range(256)) * 50])
-def test_a_file_of_another_kind(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no line of tegrastats"),
+        (b"hello\nworld\n", "no line of tegrastats"),
+        (b"\0" * 100_000, "no line of tegrastats"),
+        (b"\x7fELF" + bytes(range(256)) * 50, "not a tegrastats log, but a program"),
+        (gzip.compress(b"RAM 5/7MB\n"), "not a tegrastats log, but compressed by gzip: unpack"),
+        (b"data\0\1\2\nmore\0", "not a tegrastats log, but binary data"),
+    ],
+)
+def test_a_file_of_another_kind(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "log").write_bytes(content)
     result = run(tmp_path / "log", "-o", tmp_path / "s.sqlite", "--interval", "1")
     assert result.exit_code == 1
-    assert "no line of tegrastats" in result.stderr and "\n" not in result.stderr.strip()
+    assert message in result.stderr and "\n" not in result.stderr.strip()
     assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_a_database_that_quotes_lines_is_no_log(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "log")) as connection:
+        connection.execute("CREATE TABLE sample (raw TEXT)")
+        connection.executemany("INSERT INTO sample VALUES (?)", [(f"\n{line(0)}",)] * 9)
+        connection.commit()
+    result = run(tmp_path / "log", "-o", tmp_path / "s.sqlite")
+    assert result.exit_code == 1 and "not a tegrastats log, but a SQLite database" in result.stderr
+    assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_what_an_impossible_emc_clock_gives_is_suspect_too(tmp_path: Path) -> None:
+    text = "".join(line(second).replace("@2133", "@3199") for second in range(30))
+    document, session = imported(tmp_path, text, "--device", "orin-nano")  # 2133 MHz at most
+    by_clock = ("emc_clock_hz", "emc_busy_frac", "dram_bandwidth_bytes_per_s")
+    suspect = {s["name"]: s["suspect"] for s in document["signals"]}
+    assert {name for name, samples in suspect.items() if samples} == set(by_clock)
+    assert all(suspect[name] == 30 for name in by_clock)
+    told = {detail["signal"]: detail["reason"] for detail in events(session, "suspect")}
+    assert "EMC clock" in told["dram_bandwidth_bytes_per_s"]
+    report = CliRunner().invoke(cli, ["report", str(tmp_path / "s.sqlite")]).stdout
+    (summary,) = [text for text in report.splitlines() if text.startswith("On average")]
+    assert "GB/s" not in summary and "GPU 10 %" in summary
+
+
+def test_a_clock_that_is_possible_again_is_believed_again(tmp_path: Path) -> None:
+    text = line(0) + line(1).replace("@2133", "@3199") + line(2)
+    _, session = imported(tmp_path, text, "--device", "orin-nano")
+    (bandwidth,) = [s.id for s in session.signals if s.name == "dram_bandwidth_bytes_per_s"]
+    qualities = [sample.quality for sample in session.samples if sample.signal_id == bandwidth]
+    assert qualities == ["replayed", "suspect", "replayed"]
+
+
+def test_a_line_torn_in_the_middle_of_a_log_gives_no_figures(tmp_path: Path) -> None:
+    torn = "09-19-2026 13:00:01 RAM 2850/7486MB (lfb 33x4MB) EMC_FREQ 5%@31\n"
+    document, session = imported(tmp_path, line(0) + torn + line(2) + line(3))
+    assert document["lines"] == {"read": 3, "dropped": 1}
+    # The second that has no line stays empty.
+    assert series(session, "emc_clock_hz") == [(0, 2133e6), (2, 2133e6), (3, 2133e6)]
+    assert [(gap["since_ns"], gap["until_ns"]) for gap in events(session, "gap")] == [
+        (0, 2_000_000_000)
+    ]
+
+
+def test_progress_of_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log").write_text("".join(line(n % 60, date="09-19-2026") for n in range(2500)))
+    arguments = (tmp_path / "log", "-o", tmp_path / "s.sqlite", "--force", "--interval", "1")
+    assert "lines read" not in run(*arguments).stderr  # soon done
+    monkeypatch.setattr("edgeprof.cli.reading_progress._PATIENCE_S", 0.0)
+    monkeypatch.setattr("edgeprof.cli.reading_progress._LINE_EVERY_S", 0.0)
+    shown = run(*arguments)
+    assert shown.exit_code == 0
+    told = [text for text in shown.stderr.splitlines() if "lines read" in text]
+    # Before every thousandth line; 1000 of 2500 lines of one length are 40 %.
+    assert [text.split()[0] for text in told] == ["0", "1000", "2000"]
+    shares = [int(text.partition("(")[2].partition("%")[0]) for text in told]
+    assert shares == pytest.approx([0, 40, 80], abs=2)
+    assert "lines read" not in run(*arguments, "--quiet").stderr
 
 
 def test_p09_an_existing_file_is_kept(tmp_path: Path) -> None:
@@ -277,7 +347,8 @@ def test_intervals_that_are_none(tmp_path: Path, interval: str) -> None:
 def test_paths_and_boards_that_are_not_there(tmp_path: Path) -> None:
     missing = run(tmp_path / "none", "-o", tmp_path / "s.sqlite")
     assert missing.exit_code == 2 and "no such file" in missing.stderr
-    assert run(tmp_path, "-o", tmp_path / "s.sqlite").exit_code == 2
+    folder = run(tmp_path, "-o", tmp_path / "s.sqlite")
+    assert folder.exit_code == 2 and "is a folder" in folder.stderr
     (tmp_path / "log").write_text(line(0))
     board = run(tmp_path / "log", "-o", tmp_path / "s.sqlite", "--device", "orn-nano")
     assert board.exit_code == 2 and "orin-nano" in board.stderr
@@ -323,7 +394,7 @@ def test_the_file_is_one_that_sqlite_reads(tmp_path: Path) -> None:
 
 def test_help_is_light() -> None:
     code = (
-        "import sys\nfrom edgeprof.cli import cli\n"
+        "import sys\nfrom edgeprof.cli.commands import cli\n"
         "try: cli(['import', 'tegrastats', '--help'], standalone_mode=True)\n"
         "except SystemExit: pass\n"
         "print(sorted({'numpy', 'psutil', 'msgspec', 'matplotlib'} & set(sys.modules)))"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from edgeprof.cli import cli
+from edgeprof.cli.commands import cli
 
 PAIR = ["--device", "orin-nano", "--target", "qwen2.5-7b", "--draft", "qwen2.5-0.5b:q8_0"]
 GIVEN = ["--device", "orin-nano", "--target", "qwen2.5-7b", "--draft-cost", "0.12"]

@@ -2,15 +2,17 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from edgeprof.cli import cli
+from edgeprof.cli.commands import cli
 from edgeprof.session.records import Session
 
 
@@ -85,6 +87,31 @@ def test_json_into_a_file_is_not_overwritten(session_file: Path, tmp_path: Path)
     assert again.exit_code == 2 and "exists already" in again.stderr
 
 
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        *product(["text", "json", "md"], ["read.sqlite", "link", "other.sqlite"]),
+        *product(["text", "json"], ["read.sqlite-wal"]),  # what SQLite keeps beside it
+    ],
+)
+def test_force_never_replaces_a_session(
+    session_file: Path, tmp_path: Path, form: str, name: str
+) -> None:
+    session = tmp_path / "read.sqlite"
+    for copy in (session, tmp_path / "other.sqlite"):
+        shutil.copyfile(session_file, copy)
+    (tmp_path / "link").symlink_to(session)
+    result = report(session, "--format", form, "-o", tmp_path / name, "--force")
+    assert result.exit_code == 2, result.stderr
+    assert session.read_bytes() == session_file.read_bytes()
+    assert (tmp_path / "other.sqlite").read_bytes() == session_file.read_bytes()
+
+
+def test_a_report_that_fails_leaves_no_folder(tmp_path: Path) -> None:
+    assert report(tmp_path / "none.sqlite", "-o", tmp_path / "r").exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("form", ["text", "json", "md"])
 def test_incomplete_session_is_whole_output_and_exit_code_4(
     incomplete_file: Path, form: str
@@ -139,7 +166,7 @@ def test_p01_p02_no_display_and_no_home(session_file: Path, tmp_path: Path) -> N
 def test_text_report_loads_no_plotting(session_file: Path) -> None:
     code = (
         "import sys\n"
-        "from edgeprof.cli import cli\n"
+        "from edgeprof.cli.commands import cli\n"
         f"cli(['report', {str(session_file)!r}], standalone_mode=False)\n"
         "print(sorted({'matplotlib', 'numpy', 'onnxruntime'} & set(sys.modules)))"
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from edgeprof.cli import cli
+from edgeprof.cli.commands import cli
 
 EXAMPLE = ["--device", "orin-nano", "--model", "7b-q4"]
 

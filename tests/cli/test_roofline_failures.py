@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from edgeprof.cli import cli
+from edgeprof.cli.commands import cli
 
 
 def run(*arguments: str) -> Result:

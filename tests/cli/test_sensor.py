@@ -82,6 +82,12 @@ def test_a_user_that_cannot_be_served_is_named(become: Become, user: str, messag
         become("--user", user)
 
 
+def test_a_socket_path_that_is_too_long_is_told_in_our_own_words(become: Become) -> None:
+    assert become("--user", ACCOUNT.pw_name, "--socket", "/" + "s" * 89)
+    with pytest.raises(UsageFault, match="--socket: longer than 90 bytes: /sss"):
+        become("--user", ACCOUNT.pw_name, "--socket", "/" + "s" * 90)
+
+
 def test_root_without_sudo_must_say_whom_to_serve(become: Become) -> None:
     with pytest.raises(UsageFault, match="say by --user whom to serve"):
         become()

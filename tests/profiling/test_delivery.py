@@ -12,9 +12,9 @@ def signal(number: int, name: str = "gpu_busy_frac", source: str = "sysfs") -> S
     return Signal(id=number, name=name, unit="1", source=source, asked_hz=20)
 
 
-def sample(number: int, t0_ms: float, took_ms: float = 0) -> Sample:
+def sample(number: int, t0_ms: float, took_ms: float = 0, value: float | None = 0.5) -> Sample:
     t0_ns = round(t0_ms * MS)
-    return Sample(signal_id=number, t0_ns=t0_ns, t1_ns=t0_ns + round(took_ms * MS), value=0.5)
+    return Sample(signal_id=number, t0_ns=t0_ns, t1_ns=t0_ns + round(took_ms * MS), value=value)
 
 
 def test_s32_s33_what_came_is_told_not_what_was_asked() -> None:
@@ -66,6 +66,45 @@ def test_gaps_are_no_intervals() -> None:
     rates = {told.source: told.delivered_hz for told in delivery.signals()}
     # sysfs had no gap: three intervals, together 5.1 s
     assert rates == {"sysfs": pytest.approx(3 / 5.1), "tegrastats": pytest.approx(10)}
+
+
+def test_readings_without_a_value_did_not_come() -> None:
+    delivery = Delivery()
+    delivery.announce(signal(1))
+    # Known at 0, 100, 200, 300 ms and from 4 s on; read every 100 ms in between, and slowly.
+    for turn in range(44):
+        lost = 300 < 100 * turn < 4000
+        delivery.count(sample(1, 100 * turn, 50 if lost else 2, value=None if lost else 0.5))
+    (told,) = delivery.signals()
+    assert told.delivered_hz == pytest.approx(10)  # three intervals before, three after
+    assert told.jitter_s == pytest.approx(0, abs=1e-9)
+    assert told.read_latency_s == pytest.approx(0.002)
+
+
+def test_every_other_reading_without_a_value_halves_the_rate() -> None:
+    delivery = Delivery()
+    delivery.announce(signal(1))
+    for turn in range(21):
+        delivery.count(sample(1, 100 * turn, value=None if turn % 2 else 0.5))
+    assert next(delivery.signals()).delivered_hz == pytest.approx(5)
+
+
+def test_nothing_is_delivered_where_no_reading_has_a_value() -> None:
+    delivery = Delivery()
+    delivery.announce(signal(1))
+    for turn in range(5):
+        delivery.count(sample(1, 100 * turn, value=None))
+    (told,) = delivery.signals()
+    assert (told.delivered_hz, told.jitter_s, told.read_latency_s) == (None, None, None)
+
+
+@pytest.mark.parametrize("source", ["tegrastats", "jtop", "replay"])
+def test_how_long_a_stream_took_to_read_is_not_known(source: str) -> None:
+    delivery = Delivery()
+    delivery.announce(signal(1, source=source))
+    delivery.count(sample(1, 0, 0))
+    delivery.count(sample(1, 100, 3))
+    assert next(delivery.signals()).read_latency_s is None
 
 
 def test_ids_outlive_a_sampler() -> None:

@@ -61,6 +61,26 @@ def test_nothing_is_left_behind() -> None:
     assert not folder.exists()
 
 
+def test_sockets_of_killed_ones_are_cleared_away_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = (
+        "import os, tempfile\n"
+        "from edgeprof.profiling.marks_inbox import MarksInbox\n"
+        f"tempfile.tempdir = {str(tmp_path)!r}\n"
+        "inbox = MarksInbox()\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -9
+    (killed,) = tmp_path.iterdir()
+    (tmp_path / "edgeprof-marks-mine").mkdir()
+    with MarksInbox() as living, MarksInbox() as other:
+        assert not killed.exists()
+        assert living.path.is_socket() and other.path.is_socket()
+    assert [folder.name for folder in tmp_path.iterdir()] == ["edgeprof-marks-mine"]
+
+
 def test_what_came_before_the_end_is_taken_after_it() -> None:
     inbox = MarksInbox()
     with sender(inbox) as out:

@@ -161,6 +161,8 @@ def test_no_phase_ends_before_it_begins(script: Script) -> None:
         (b"a" * 513, "longer than 512 bytes"),
         (b"a" * 65, "not a name"),
         (b"a\x1b[2J", "not a name"),
+        (b" t_ns=1500", "not a name"),  # the name is missing
+        (b"a=b tokens=1", "not a name"),
     ],
 )
 def test_what_is_no_mark_is_counted(script: Script, text: bytes, fault: str) -> None:

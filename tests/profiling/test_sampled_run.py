@@ -57,7 +57,7 @@ def test_the_session_says_how_tokens_were_chosen(session: Session) -> None:
 def test_r27_sampled_answers_are_not_called_divergent(session: Session) -> None:
     found = answers(session)
     assert found["t r1 p1"] != found["t+d k=2 r1 p1"]  # as two plain ones would be
-    assert "divergence" not in {event.kind for event in session.events}
+    assert all(event.kind != "divergence" for event in session.events)
     for comparison in summarise(session).comparisons:
         assert comparison.output.not_comparable == "sampled: not comparable token for token"
         assert comparison.output.identical is None and comparison.output.answers_compared == 0

@@ -9,7 +9,7 @@ import pytest
 
 from edgeprof.errors import UsageFault
 from edgeprof.profiling.messages import Alive, SampleJob, Stuck
-from edgeprof.profiling.sampling import _beat, _openers
+from edgeprof.profiling.sampling import _beat, _openers, _true_emc_share
 from edgeprof.telemetry.plausibility import Scene
 from edgeprof.telemetry.progress import Progress
 from edgeprof.telemetry.source import BoardFigures, Offer
@@ -42,6 +42,19 @@ def test_a_source_that_cannot_be_loaded_is_absent(monkeypatch: pytest.MonkeyPatc
     (absence,) = opened.absences
     assert (absence.signal, absence.source) == ("*", "host")
     assert "psutil" in absence.reason
+
+
+def test_the_true_share_of_the_emc_is_the_files_and_else_that_of_tegrastats() -> None:
+    scene = Scene()
+    assert _true_emc_share(scene) is None
+    scene.note("emc_busy_frac", "jtop", 0.1, time.monotonic_ns())
+    assert _true_emc_share(scene) is None
+    scene.note("emc_busy_frac", "tegrastats", 0.8, time.monotonic_ns())
+    assert _true_emc_share(scene) == ("tegrastats", 0.8)
+    scene.note("emc_busy_frac", "sysfs", 0.803, time.monotonic_ns())
+    assert _true_emc_share(scene) == ("sysfs", 0.803)
+    scene.note("emc_busy_frac", "sysfs", 0.803, time.monotonic_ns() - 3600 * 1_000_000_000)
+    assert _true_emc_share(scene) == ("tegrastats", 0.8)  # the files have fallen silent
 
 
 class Outbox:

@@ -6,7 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from edgeprof.report.live import Frame, Live, absent_now, live_block, live_document, live_line
+from edgeprof.report.live import (
+    Frame,
+    Live,
+    absent_now,
+    live_block,
+    live_document,
+    live_line,
+    reasons_now,
+)
 from edgeprof.session.records import Event, Sample, Signal
 from edgeprof.telemetry.signals import UNITS
 
@@ -231,3 +239,78 @@ def test_names_from_files_do_not_steer_the_terminal() -> None:
     feed.read("temp_c.a\x1bb", {0.5: 40.0})
     text = "".join(live_block(feed.frame(), 60))
     assert not any(ord(character) < 32 for character in text)
+
+
+def test_why_a_figure_vanished_is_said_in_every_form(board: Feed) -> None:
+    board.note(
+        "suspect", signal="emc_busy_frac", source="sysfs", reason="0 while the GPU is busy",
+        since_ns=START,
+    )  # fmt: skip
+    board.note("absent", signal="gpu_busy_frac", source="sysfs", reason="gone", since_ns=START)
+    board.frame(0.7)
+    board.read("gpu_busy_frac", {0.8: None})
+    frame = board.frame(1.0)
+    assert "EMC -" in live_line(frame) and "GPU -" in live_line(frame)
+    assert reasons_now(frame) == [
+        "suspect: EMC busy (sysfs): 0 while the GPU is busy",
+        "not measured: GPU busy: gone",
+    ]
+    document = live_document(frame)
+    assert document["suspect"] == [
+        {"signal": "emc_busy_frac", "source": "sysfs", "reason": "0 while the GPU is busy"}
+    ]
+    assert document["absent"] == [
+        {"signal": "gpu_busy_frac", "source": "sysfs", "reason": "gone", "fix": None}
+    ]
+    block = " ".join(live_block(frame, 200))
+    assert "suspect EMC busy (sysfs) shows 50 %: 0 while the GPU is busy" in block
+    assert "not measured GPU busy: gone" in block
+
+
+def test_a_suspect_channel_that_falls_silent_is_still_named(feed: Feed) -> None:
+    feed.read("emc_busy_frac", {0.5: 0.0})
+    feed.note("suspect", signal="emc_busy_frac", source="sysfs", reason="stuck")
+    feed.read("cpu_busy_frac", {9.5: 0.5})
+    assert "suspect: EMC busy (sysfs): stuck" in reasons_now(feed.frame(10.0))
+
+
+def test_a_channel_that_falls_silent_without_a_word_is_named(feed: Feed) -> None:
+    feed.read("gpu_busy_frac", {0.1 * tick: 0.5 for tick in range(20)})
+    assert not any("GPU" in line for line in absent_now(feed.frame(4.5)))
+    silent = [absent_now(feed.frame(second))[0] for second in (5.0, 8.0)]
+    assert silent == ["GPU busy: nothing has come since 1.9 s"] * 2  # told once
+    feed.read("gpu_busy_frac", {8.5: 0.5, 9.0: None})
+    assert absent_now(feed.frame(9.5))[0] != silent[0]
+    feed.read("gpu_busy_frac", {12.0: None})
+    assert absent_now(feed.frame(12.0))[0] == "GPU busy: no value has come since 8.5 s"
+
+
+def test_a_channel_that_never_had_a_value_is_named(feed: Feed) -> None:
+    feed.read("power_w.total", {0.5: None, 3.2: None})
+    feed.announce("temp_c.gpu")
+    assert "power total: no value has come yet" in absent_now(feed.frame(3.5))
+    assert "temperature gpu: nothing has come yet" in absent_now(feed.frame(3.5))
+
+
+def test_after_the_end_of_a_source_its_signals_need_no_reason_of_their_own(feed: Feed) -> None:
+    feed.read("gpu_busy_frac", {0.5: 0.5}, source="replay", quality="replayed")
+    feed.note("absent", signal="*", source="replay", reason="played to its end")
+    assert absent_now(feed.frame(9.0))[0] == "replay: played to its end"
+    assert "GPU" not in " ".join(absent_now(feed.frame(9.0)))
+
+
+def test_a_loss_that_is_told_by_a_gap_alone(feed: Feed) -> None:
+    feed.read("gpu_busy_frac", {0.5: None})
+    feed.note("gap", signal="gpu_busy_frac", source="sysfs", reason="switched off", since_ns=START)
+    feed.note("gap", process="sampler", since_ns=START, cause="killed by signal 9")
+    assert absent_now(feed.frame(1.0))[0] == "GPU busy: switched off"
+    assert not any("signal 9" in line for line in absent_now(feed.frame(1.0)))
+
+
+def test_what_was_simulated_and_is_replayed_is_stamped_as_both(feed: Feed) -> None:
+    feed.read("power_w.total", {0.5: 4.0}, source="replay", quality="simulated")
+    frame = feed.frame()
+    assert live_line(frame).endswith("SIMULATED  REPLAYED")
+    assert "SIMULATED  REPLAYED" in live_block(frame, 80)[0]
+    document = live_document(frame)
+    assert document["simulated"] is True and document["replayed"] is True

@@ -208,7 +208,8 @@ def test_phase_table_and_its_note(watched: Watched) -> None:
     watched.leg("load", 9.0, 10.0, status="interrupted")
     text = watched.text()
     assert row(text, "verify") == ["verify", "-", "2", "0", "600 ms", "1.20 s", "12 %", "-"]
-    assert row(text, "load") == ["load", "-", "1", "1", "2.00 s", "2.00 s", "20 %", "-"]
+    # The second lasted until the command's end.
+    assert row(text, "load") == ["load", "-", "2", "1", "1.50 s", "3.00 s", "30 %", "-"]
     note = "No phase has a bandwidth of its own: none was held for 6 windows of 500 ms"
     assert note in text and note in markdown(watched.summary())
     watched.leg("held", 5.0, 9.0)
@@ -269,3 +270,56 @@ def test_names_of_a_program_do_not_steer_the_terminal(watched: Watched) -> None:
     watched.event("absent", signal="emc_busy_frac", source="sysfs", reason="no\x1b[2J way")
     assert "\x1b" not in watched.text()
     assert "\x1b" not in markdown(watched.summary())
+
+
+@pytest.mark.parametrize(
+    ("window", "refusal"),
+    [
+        # ten seconds are five windows of 2 s and not of 2.1
+        ({"window_s": 2.0, "window_kind": "exponential"}, None),
+        (
+            {"window_s": 2.1, "window_kind": "exponential"},
+            "No average of the memory traffic: the counter's is a running average of 2.1 s, which"
+            " takes 10.5 s to forget what was before.",
+        ),
+        ({"window_s": None, "window_kind": "exponential"}, None),
+        ({"window_s": 2.1, "window_kind": "boxcar"}, None),
+    ],
+)
+def test_headline_of_a_short_session_has_no_memory_traffic(
+    watched: Watched, window: dict[str, Any], refusal: str | None
+) -> None:
+    watched.signal("dram_bandwidth_bytes_per_s", 34e9, **window)
+    watched.signal("power_w.total", 7.0)
+    sentences = observed(watched.summary())
+    assert ("34.0 GB/s" in " ".join(sentences)) == (refusal is None)
+    assert sentences[2:] == ([] if refusal is None else [refusal])
+    assert "7.00 W" in sentences[1]
+
+
+def test_headline_of_five_seconds_where_the_window_is_not_known(watched: Watched) -> None:
+    watched.maker.legs[0] = msgspec.structs.replace(watched.maker.legs[0], t1_ns=round(4.9 * S))
+    watched.signal("dram_bandwidth_bytes_per_s", 34e9)
+    how_long, why = observed(watched.summary())
+    assert "4.90 s" in how_long
+    assert why == (
+        "No average of the memory traffic: the counter's is a running average whose length is not"
+        " known, which takes 5.00 s to forget what was before."
+    )
+    watched.maker.legs[0] = msgspec.structs.replace(watched.maker.legs[0], t1_ns=5 * S)
+    assert "34.0 GB/s" in " ".join(observed(watched.summary()))
+
+
+def test_title_without_a_board_names_none(watched: Watched) -> None:
+    watched.maker.info = msgspec.structs.replace(watched.maker.info, device={})
+    assert watched.text().startswith("watch engine, 20")
+    assert markdown(watched.summary()).startswith("# watch engine\n")
+
+
+def test_a_replayed_simulation_is_stamped_as_both(watched: Watched) -> None:
+    watched.signal("power_w.total", 7.0, source="replay", quality="simulated")
+    watched.signal("temp_c.cpu", 40.0, source="sysfs", quality="simulated")
+    summary = watched.summary()
+    assert summary.session.samples == {"simulated": 22, "replayed": 11}
+    for text in (watched.text(), markdown(summary)):
+        assert "Simulated samples" in text and "Replayed samples" in text

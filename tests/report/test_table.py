@@ -22,6 +22,32 @@ def test_a_terminal_narrower_than_the_table_gets_key_value_lines() -> None:
     )
 
 
+def test_names_that_are_too_long_are_folded_first() -> None:
+    # 30 + 2 + 8 = 40 columns, ten more than there are
+    rows = [("sampling of the logits by top-p", "17.0"), ("verify", "85.1")]
+    assert table(HEADERS, rows, width=30) == (
+        "pass                  tokens/s\n"
+        "--------------------  --------\n"
+        "sampling of the           17.0\n"
+        "logits by top-p\n"
+        "verify                    85.1"
+    )
+
+
+def test_a_name_without_a_blank_is_broken() -> None:
+    text = table(HEADERS, [("n" * 64, "17.0")], width=42)
+    assert text.split("\n")[2:] == ["n" * 32 + "      17.0", "n" * 32]
+
+
+def test_figures_are_folded_between_words() -> None:
+    # 4 + 2 + 16 = 22 columns; a figure is not broken: "3199 MHz" has 8
+    text = table(("name", "range"), [("EMC", "3199 to 3199 MHz")], width=15)
+    assert text.split("\n")[2:] == ["EMC     3199 to", "       3199 MHz"]
+    assert table(("name", "range"), [("EMC", "3199 to 3199 MHz")], width=13) == (
+        "name: EMC\nrange: 3199 to 3199 MHz"
+    )
+
+
 def test_empty_values_are_left_out() -> None:
     assert key_values(("a", "b"), ("1", "")) == "a: 1"
 

@@ -2,12 +2,14 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from edgeprof.errors import EnvironmentFault
+from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.report.whole_file import whole_file
+from edgeprof.session.records import Session
 
 
 def test_the_name_is_taken_once_the_block_is_done(tmp_path: Path) -> None:
@@ -19,6 +21,16 @@ def test_the_name_is_taken_once_the_block_is_done(tmp_path: Path) -> None:
         assert path.read_text() == "old"
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_session_is_not_replaced(
+    tmp_path: Path, made_session: Session, write_session: Callable[..., Path]
+) -> None:
+    path = write_session(tmp_path / "plot.svg", made_session)
+    content = path.read_bytes()
+    with pytest.raises(UsageFault, match="is a session"), whole_file(path):
+        raise AssertionError
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])

@@ -4,6 +4,8 @@ import os
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -30,7 +32,7 @@ from edgeprof.session.records import (
     Token,
 )
 from edgeprof.session.schema import APPLICATION_ID, RECORDS
-from edgeprof.session.store import SessionWriter, check_output, read_session
+from edgeprof.session.store import SessionWriter, check_output, keep_sessions, read_session
 
 # Tables and columns that others rely on; more columns may follow.
 COLUMNS = {
@@ -387,6 +389,25 @@ def test_p08_a_read_only_folder_is_told_before(read_only_folder: Path, info: Ses
     assert list(read_only_folder.iterdir()) == []
 
 
+def test_a_session_is_whole_from_the_moment_it_is_there(
+    tmp_path: Path, info: SessionInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.sqlite"
+    seen: list[str] = []
+    replace = Path.replace
+
+    def look_first(new: Path, target: Path) -> Path:
+        assert not path.exists()
+        moved = replace(new, target)
+        seen.append(read_session(path).info.id)
+        return moved
+
+    monkeypatch.setattr(Path, "replace", look_first)
+    SessionWriter(path, info).close()
+    assert seen == [info.id]
+    assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]
+
+
 def test_a_full_disk_is_told_once_and_keeps_what_was_committed(
     tmp_path: Path, info: SessionInfo, records: list[Record]
 ) -> None:
@@ -405,3 +426,102 @@ def test_a_full_disk_is_told_once_and_keeps_what_was_committed(
     writer.close()
     kept = read_session(path)
     assert kept.legs == in_session(info, records).legs and not kept.info.complete
+
+
+RECORDER = """
+import sys
+from pathlib import Path
+from edgeprof.session.records import SessionInfo
+from edgeprof.session.store import SessionWriter
+info = SessionInfo(
+    id="first", created_utc="2026-01-02T03:04:05Z", edgeprof_version="0", schema_version=1,
+    kind="watch", recipe={}, device={}, environment={}, models={},
+)
+writer = SessionWriter(Path(sys.argv[1]), info)
+print("recording", flush=True)
+sys.stdin.readline()
+writer.close()
+"""
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A process that records s.sqlite until it is told to end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", RECORDER, tmp_path / "s.sqlite"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "recording\n"
+        yield process
+        process.kill()
+
+
+def test_p09_a_session_is_not_replaced_while_it_is_recorded(
+    tmp_path: Path, info: SessionInfo, recorder: "subprocess.Popen[str]"
+) -> None:
+    path = tmp_path / "s.sqlite"
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(path)
+    for place in (path, link):
+        with pytest.raises(UsageFault, match="is being recorded right now"):
+            check_output(place, force=True)
+        with pytest.raises(UsageFault, match="is being recorded right now"):
+            SessionWriter(place, info, force=True)
+    assert read_session(path).info.id == "first"  # reading is free
+    recorder.communicate("end\n")
+    assert recorder.returncode == 0
+    check_output(path, force=True)
+
+
+def test_a_killed_recorder_holds_nothing(
+    tmp_path: Path, info: SessionInfo, recorder: "subprocess.Popen[str]"
+) -> None:
+    recorder.kill()
+    recorder.wait()
+    SessionWriter(tmp_path / "s.sqlite", info, force=True).close()
+    assert read_session(tmp_path / "s.sqlite").info.id == info.id
+
+
+def test_what_a_killed_start_left_is_no_hindrance(tmp_path: Path, info: SessionInfo) -> None:
+    for name in ("s.sqlite.new", "s.sqlite.new-journal", "s.sqlite.new-wal"):
+        (tmp_path / name).write_bytes(b"half" * 5000)
+    SessionWriter(tmp_path / "s.sqlite", info).close()
+    assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]
+    assert read_session(tmp_path / "s.sqlite").info == info
+
+
+def test_a_disk_that_is_full_at_the_start_is_left_as_it_was(tmp_path: Path) -> None:
+    limited = (
+        f"import resource, sys\nresource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n{RECORDER}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", limited, tmp_path / "s.sqlite"], capture_output=True, text=True
+    )
+    assert "EnvironmentFault" in done.stderr and "cannot be written" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_that_is_deleted_meanwhile_is_told(tmp_path: Path, info: SessionInfo) -> None:
+    writer = SessionWriter(tmp_path / "s.sqlite", info)
+    (tmp_path / "s.sqlite").unlink()
+    with pytest.raises(EnvironmentFault, match="was deleted while it was recorded"):
+        writer.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_output_never_takes_the_place_of_a_session(tmp_path: Path, info: SessionInfo) -> None:
+    path = write(tmp_path / "s.sqlite", info, [])
+    (tmp_path / "symbolic").symlink_to(path)
+    (tmp_path / "hard").hardlink_to(path)
+    for name in ("s.sqlite", "symbolic", "hard", "s.sqlite-wal"):
+        with pytest.raises(UsageFault, match="is a session"):
+            keep_sessions(tmp_path / name)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(UsageFault, match="is a session"):  # a damaged one too
+        keep_sessions(path)
+    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as connection:
+        connection.execute("CREATE TABLE cats (name TEXT)")
+    (tmp_path / "report.txt").write_text("a report")
+    for name in ("other.sqlite", "report.txt", "none", "-wal"):
+        keep_sessions(tmp_path / name)

@@ -47,7 +47,7 @@ class Table:
         for told in self.chain.look(now_ns):
             if isinstance(told, Reader):
                 self.readers += [channel.name for channel in told.channels]
-            else:
+            elif isinstance(told, Event):
                 self.events.append(told)
 
     def hear(self, stream: FakeStream, now_ns: int) -> list[str]:
@@ -117,6 +117,36 @@ def test_a_stream_that_adds_nothing_is_closed_again() -> None:
     assert not tegrastats.open and tegrastats.ends == 1 and table.events == []
     table.look(100 * S)
     assert tegrastats.starts == 1
+
+
+def test_a_stream_that_added_nothing_is_asked_again_for_what_was_lost_since_and_only_once() -> None:
+    tegrastats = FakeStream("tegrastats")
+    table = Table(sysfs=offer(*EMC, "gpu_clock_hz", *REST), tegrastats=tegrastats)
+    table.look(0)
+    for turn in range(3):
+        table.say(tegrastats, turn, power_w__total=5.0)
+    table.look(3)
+    assert not tegrastats.open  # it has no GPU load either
+    table.chain.yield_to_others("sysfs", "emc_busy_frac")
+    table.look(S)
+    assert tegrastats.starts == 2
+    for turn in range(3):
+        table.say(tegrastats, S + turn, power_w__total=5.0)
+    table.look(S + 3)
+    assert not tegrastats.open
+    table.look(100 * S)
+    assert tegrastats.starts == 2 and table.events == []
+
+
+def test_what_another_source_gives_needs_no_mending() -> None:
+    tegrastats = FakeStream("tegrastats")
+    table = Table(sysfs=offer("emc_busy_frac"), tegrastats=tegrastats)
+    table.look(0)
+    for signal in ("emc_busy_frac", "emc_clock_hz"):
+        absence = Absence(signal=signal, source="tegrastats", reason="root only", fix="a rule")
+        tegrastats._said.append(absence)
+    table.hear(tegrastats, 1)
+    assert [event.detail["fix"] for event in table.events] == [None, "a rule"]
 
 
 def test_a_signal_is_the_better_ranked_sources_once_that_gives_it() -> None:
@@ -319,6 +349,48 @@ def test_at_the_end_streams_are_closed_and_a_loss_that_lasts_is_told() -> None:
     (gap,) = table.chain.close(2 * S)
     assert gap.detail == {"source": "jtop", "since_ns": S, "until_ns": 2 * S}
     assert not fine.open and fine.ends == 1
+
+
+class Knowing(FakeStream):
+    """A stream that knows why it is silent, and has a last word."""
+
+    restart_after_s = 1.0
+
+    def give_up(self) -> Absence | None:
+        self.die()
+        return self.absence("its worker hangs")
+
+    def at_end(self, now_ns: int) -> list[Absence | Event]:
+        done = Event(leg_id=None, t_ns=now_ns, kind="emc_check", severity="info", detail={})
+        return [self.absence("nothing yet"), done]
+
+
+def test_a_stream_that_knows_why_it_is_silent_says_so_at_once_and_is_tried_all_along() -> None:
+    stream = Knowing("jtop", interval_s=0.5)
+    table = Table(sysfs=offer(), jtop=stream)
+    table.look(0)
+    table.look(3 * S + 1)
+    (event,) = table.events
+    assert (event.kind, event.t_ns) == ("absent", 3 * S + 1)
+    assert (event.detail["reason"], event.detail["fix"]) == ("its worker hangs", "start it")
+    tried: list[int] = []
+    for second in range(4, 242):
+        before = stream.starts
+        table.look(second * S + 1)
+        tried += [second] * (stream.starts - before)
+    # Each is given up 4 s after its start; the pauses before the next are 1, 2, 4, 8, 16, 30 s.
+    assert tried == [4, 10, 18, 30, 50, 84, 118, 152, 186, 220]
+    assert {event.detail["reason"] for event in table.events} == {"its worker hangs"}
+
+
+def test_at_the_end_an_open_stream_has_the_last_word() -> None:
+    stream = Knowing("jtop")
+    table = Table(sysfs=offer(), jtop=stream)
+    table.look(0)
+    absent, done = table.chain.close(S)
+    assert (absent.kind, absent.t_ns, absent.detail["reason"]) == ("absent", S, "nothing yet")
+    assert (done.kind, stream.open) == ("emc_check", False)
+    assert list(table.chain.close(S)) == []
 
 
 def test_a_recording_that_was_played_to_its_end_is_no_gap() -> None:

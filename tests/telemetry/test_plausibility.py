@@ -24,7 +24,7 @@ def judge(
         ("gpu_busy_frac", [0.0, 1.0], [1.2, -1.0]),
         ("cpu_busy_frac", [0.0, 1.0], [3.0]),
         ("emc_clock_hz", [204e6, 2133e6, 2200e6], [1e3, 1e6, 3199e6]),  # 1 kHz: not known (S09)
-        ("gpu_clock_hz", [0.0, 1020e6], [-1.0, 1.02e12]),
+        ("gpu_clock_hz", [76.8e6, 1020e6], [0.0, -1.0, 1.02e12]),
         ("temp_c.cpu", [-40.0, 48.5, 150.0], [-256.0, -41.0, 151.0]),
         ("power_w.total", [0.0, 7.9, 1000.0], [7900.0, -0.1]),
         ("cpu_online", [1.0, 14.0], [0.0]),
@@ -55,6 +55,29 @@ def test_bandwidth_above_the_peak_at_its_clock_is_not_believed() -> None:
     finding = bandwidth(22.5e9, 0)
     assert finding is not None and finding.kind == "peak"
     assert "22.5 GB/s" in finding.reason and "21.3 GB/s" in finding.reason
+
+
+def test_what_is_told_beside_a_clock_that_cannot_be_is_not_believed_either() -> None:
+    """A log of a 3199 MHz board under the name of one that ends at 2133 MHz."""
+    scene = Scene()
+    clock = judge("emc_clock_hz", "replay", scene=scene)
+    others = [
+        judge(name, source, scene=scene)
+        for name, source in (
+            ("emc_busy_frac", "replay"),
+            ("dram_bandwidth_bytes_per_s", "replay"),
+            ("gpu_busy_frac", "replay"),
+            ("emc_busy_frac", "sysfs"),
+        )
+    ]
+    busy, bandwidth, gpu, elsewhere = others
+    assert clock(3199e6, 0) is not None
+    for judged, value in ((busy, 0.5), (bandwidth, 51e9)):
+        finding = judged(value, 0)
+        assert finding is not None and "clock beside it" in finding.reason
+    assert gpu(0.5, 0) is None and elsewhere(0.5, 0) is None
+    assert clock(2133e6, S) is None
+    assert busy(0.5, S) is None and bandwidth(34e9, S) is None
 
 
 def test_an_average_reaches_back_to_before_the_clock_fell() -> None:

@@ -11,7 +11,15 @@ from edgeprof.telemetry.chain import Chain
 from edgeprof.telemetry.plausibility import Scene
 from edgeprof.telemetry.progress import Progress
 from edgeprof.telemetry.sampler import Sampler
-from edgeprof.telemetry.source import BoardFigures, Offer, Reader, Reading, Stream
+from edgeprof.telemetry.source import (
+    BoardFigures,
+    Channel,
+    Offer,
+    Reader,
+    Reading,
+    Setting,
+    Stream,
+)
 
 
 class Board:
@@ -51,11 +59,14 @@ class Board:
         *readers: Reader,
         interval_s: float | None = None,
         board: BoardFigures | None = None,
+        settings: Sequence[Setting] = (),
+        side_by_side: bool = True,
         **others: Any,
     ) -> list[Sample]:
-        openers: dict[Any, Any] = {"sysfs": lambda: Offer(readers=readers), **others}
+        offer = Offer(readers=readers, settings=settings)
+        openers: dict[Any, Any] = {"sysfs": lambda: offer, **others}
         Sampler(
-            Chain(openers, Progress(), side_by_side=True),
+            Chain(openers, Progress(), side_by_side=side_by_side),
             self.emitted.append,
             board=board or BoardFigures(),
             scene=Scene(),
@@ -193,6 +204,21 @@ def test_signals_of_a_stream_are_announced_with_their_first_value() -> None:
     assert stream.ends == 1
 
 
+def test_a_stream_that_is_slower_than_asked_keeps_what_was_asked_for() -> None:
+    class Slower(FakeStream):
+        asked_s = 0.25
+
+        def channel(self, name: str) -> Channel:
+            return Channel(name=name, window_kind="boxcar")
+
+    board = Board(until_ms=1000)
+    stream = Slower("jtop", interval_s=2.0)
+    board.each_turn = lambda: stream.say(board.now_ns, cpu_busy_frac=0.5)
+    board.run(jtop=lambda: stream)
+    (signal,) = board.signals
+    assert (signal.asked_hz, signal.window_s) == (4, 2.0)
+
+
 def test_a_counter_that_grows_is_an_event() -> None:
     board = Board(until_ms=550)
     counts = [5.0, 5.0, 5.0, 5.0, 7.0, 7.0, 2.0, 3.0]  # three are for the latency
@@ -232,3 +258,95 @@ def test_a_machine_that_slept_is_told_a_slow_clock_is_not() -> None:
     board.run(reader(board.read, "cpu_busy_frac"))
     (event,) = board.events("suspend")
     assert event.detail == {"asleep_s": 3.0}
+
+
+# A signal is lost
+
+
+def test_a_signal_that_is_lost_in_mid_run_comes_from_the_next_source_until_it_is_back() -> None:
+    board = Board(until_ms=9000)
+    names = ("emc_busy_frac", "emc_clock_hz", "dram_bandwidth_bytes_per_s")
+    rest = ("gpu_busy_frac", "gpu_clock_hz", "power_w.total", "temp_c.cpu")
+    board.values = {"emc_busy_frac": 0.8}
+    tegrastats = FakeStream("tegrastats", interval_s=0.2)
+
+    def read() -> Mapping[str, Reading]:
+        lost = 2 * S < board.now_ns < 6 * S
+        busy = Reading(None, reason="no such file or directory") if lost else Reading(0.8)
+        return {**{name: Reading(1e9) for name in (*names, *rest)}, "emc_busy_frac": busy}
+
+    def speak() -> None:
+        if tegrastats.open:
+            tegrastats.say(board.now_ns, emc_busy_frac=0.79)
+
+    board.each_turn = speak
+    taken = board.run(
+        reader(read, *names, *rest), side_by_side=False, tegrastats=lambda: tegrastats
+    )
+    sources = {signal.id: signal.source for signal in board.signals if signal.name == names[0]}
+    busy = [sample for sample in taken if sample.signal_id in sources]
+
+    def known(source: str, t0_ms: int, t1_ms: int) -> list[Sample]:
+        return [
+            sample
+            for sample in busy
+            if sources[sample.signal_id] == source
+            and sample.value is not None
+            and t0_ms <= sample.t0_ns / MS < t1_ms
+        ]
+
+    # Read every 100 ms, the last with a value at 2000 ms: lost for the reading at 3000 ms.
+    assert len(known("sysfs", 0, 2001)) == 20 and known("sysfs", 2001, 6000) == []
+    assert sum(sample.value is None for sample in busy) == 10
+    assert known("tegrastats", 0, 3000) == []
+    assert known("tegrastats", 3000, 3600) != [] and known("tegrastats", 5500, 6000) != []
+    assert len(known("sysfs", 6000, 9000)) == 30  # it is back at once
+    assert known("tegrastats", 6001, 9000) == []
+    (absent,) = board.events("absent")
+    assert absent.t_ns == 3000 * MS
+    (gap,) = board.events("gap")
+    assert gap.detail == {
+        "signal": "emc_busy_frac",
+        "source": "sysfs",
+        "since_ns": 2000 * MS,
+        "until_ns": 6000 * MS,
+        "reason": "no such file or directory",
+    }
+
+
+def test_a_signal_that_is_lost_for_good_is_a_gap_to_the_end() -> None:
+    board = Board(until_ms=5000)
+    board.each_turn = lambda: setattr(board, "value", None if board.now_ns > S else 0.5)
+    board.run(reader(board.read, "cpu_busy_frac"))
+    (gap,) = board.events("gap")
+    assert (gap.detail["since_ns"], gap.detail["until_ns"]) == (1000 * MS, 5000 * MS)
+
+
+# Clocks and settings
+
+
+def test_a_memory_clock_that_moves_is_told_a_wild_one_is_not_a_move() -> None:
+    board = Board(until_ms=1000)
+    clocks: dict[int, float] = {300: 665.6e6, 500: 9e12, 600: 665.6e6}
+
+    def read() -> Mapping[str, Reading]:
+        board.value = clocks.pop(board.now_ns // MS, None) or board.value
+        return {"emc_clock_hz": Reading(board.value)}
+
+    board.value = 3199e6
+    board.run(reader(read, "emc_clock_hz"))
+    (event,) = board.events("clock_change")
+    assert event.t_ns == 300 * MS
+    assert (event.detail["from"], event.detail["to"]) == (3199e6, 665.6e6)
+
+
+def test_a_setting_is_told_when_it_changes_and_read_once_a_second() -> None:
+    board = Board(until_ms=6100)
+    states: list[str | None] = ["15W", "15W", None, "25W", "25W", "MAXN", "MAXN"]
+    setting = Setting(source="sysfs", kind="power_mode", read=lambda: states.pop(0))
+    board.run(settings=[setting])
+    assert states == []  # at 0, 1, ... 6 s
+    assert [(e.t_ns / S, e.severity, e.detail) for e in board.events("power_mode")] == [
+        (3, "warning", {"source": "sysfs", "from": "15W", "to": "25W"}),
+        (5, "warning", {"source": "sysfs", "from": "25W", "to": "MAXN"}),
+    ]

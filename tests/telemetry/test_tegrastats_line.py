@@ -6,6 +6,7 @@ own; what is expected of them was worked out by hand.
 
 import json
 import random
+import re
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -311,6 +312,9 @@ def test_s25_placeholders_are_unknown(placeholder: str) -> None:
         "RAM 4408/62801MB SWAP 0/1 RAM 4409/62801MB SWAP 0/100MB",
         "RAM 4408/62801MB EMC_FREQ 1%@21 09-19-2026 13:34:40 RAM 4409/62801MB",
         "CPU [1%@729] CPU [2%@729]",
+        "RAM 4408/62801MB (lfb 17x4MB) SWAP 0/314",
+        "RAM 4408/62801MB (lfb 17x4MB) SWAP 0",
+        "EMC_FREQ 3%@2133 IRAM 0/2",
     ],
 )
 def test_s36_a_torn_line_is_no_line(torn: str) -> None:
@@ -405,6 +409,11 @@ def test_two_fields_of_one_gpu_give_its_highest_clock() -> None:
         ("EMC_FREQ -5%@2133", "emc_busy_frac", -0.05),
         ("GR3D_FREQ 101000%@305", "gpu_busy_frac", 1010.0),
         ("CPU [300%@729,0%@729]", "cpu_busy_frac", 1.5),
+        ("EMC_FREQ 5%@31", "emc_clock_hz", 31e6),
+        ("EMC_FREQ 5%@31", "emc_busy_frac", 0.05),
+        ("EMC_FREQ 5%@31", "dram_bandwidth_bytes_per_s", 0.05 * 31e6 * 32),
+        ("EMC_FREQ 3%@3199000000", "emc_busy_frac", 0.03),
+        ("GR3D_FREQ 5%@0.4", "gpu_clock_hz", 0.4e6),
         ("RAM 9000/7000MB", "ram_used_bytes", 9000 * MIB),
         ("RAM 0/0MB", "ram_total_bytes", 0),
         ("VDD_IN 9999999mW/5mW", "power_w.total", 9999.999),
@@ -416,6 +425,33 @@ def test_s09_what_cannot_be_is_kept_and_suspect(text: str, signal: str, value: f
     reading = read(text)[signal]
     assert reading.quality == "suspect"
     assert reading.value == pytest.approx(value)
+
+
+@pytest.mark.parametrize("name", ["RAM", "SWAP", "IRAM"])
+@pytest.mark.parametrize("figures", ["0/314", "0/314mW", "5mW"])
+def test_a_memory_is_no_rail(name: str, figures: str) -> None:
+    line = parsed(f"EMC_FREQ 3%@2133 {name} {figures} tj@45C")
+    assert line.rails == {} and line.unread == (f"{name} {figures}",)
+
+
+@pytest.mark.parametrize("field", ["EMC_FREQ 5", "EMC 0.40", "GR3D 0.40", "GR3D_FREQ 305"])
+def test_a_number_alone_is_neither_share_nor_clock(field: str) -> None:
+    engine = values(f"RAM 5/7MB {field} tj@45C")
+    assert {value for name, value in engine.items() if name[:4] in ("emc_", "gpu_")} == {None}
+    assert values("RAM 5/7MB EMC_FREQ 2133MHz")["emc_clock_hz"] == 2133e6
+
+
+def test_a_memory_at_its_lowest_clock_is_believed() -> None:
+    # A TX2 at rest: 0.13 x 40 MHz x 32 B
+    found = read("EMC_FREQ 13%@40")
+    assert found["emc_clock_hz"] == Reading(40e6, "EMC_FREQ 13%@40")
+    assert found["dram_bandwidth_bytes_per_s"].value == pytest.approx(166.4e6)
+    assert found["dram_bandwidth_bytes_per_s"].quality == "ok"
+
+
+def test_a_list_of_cores_that_are_all_off() -> None:
+    line = parsed("RAM 5/7MB CPU [off,off]")
+    assert line.cores is not None and [core.on for core in line.cores] == [False, False]
 
 
 def test_a_little_above_all_is_all() -> None:
@@ -502,3 +538,63 @@ def test_damaged_lines_give_values_or_none_and_never_an_exception() -> None:
 def test_whole_lines_begin_with_a_stamp_or_with_ram() -> None:
     assert begins_whole(LINES["agx-orin-r39"]) and begins_whole(LINES["nano-r32"])
     assert not begins_whole("IN 5079mW/5079mW") and not begins_whole("AM 5/7MB")
+
+
+# What a board can be at; a reading that is believed never lies outside.
+PHYSICAL = {
+    "emc_busy_frac": (0, 1),
+    "emc_clock_hz": (40e6, 10e9),
+    "dram_bandwidth_bytes_per_s": (0, 10e9 * 32),
+    "gpu_busy_frac": (0, 1),
+    "gpu_clock_hz": (10e6, 10e9),
+    "cpu_busy_frac": (0, 1),
+    "cpu_online": (0, LONGEST_LINE),
+    "ram_used_bytes": (0, 2.0**50),
+    "ram_total_bytes": (1, 2.0**50),
+    "swap_used_bytes": (0, 2.0**50),
+    "power_w": (0, 1000),
+    "temp_c": (-40, 150),
+}
+PIECES = ("SWAP 0/314", "EMC_FREQ 5", "EMC_FREQ 5%@3", "GR3D 0.40", "GR3D_FREQ 7%@[0.1,2]", "-",
+          "99999999", "%@", "/", "CPU [", "]", "mW", "W", "kB", "nan", "off", "-256C", "\0", "@",
+          "VDD_IN 5W/5W", "RAM 5/7TB", "1e400", "0x7f", "09-19-2026 13:00:00")  # fmt: skip
+
+
+def mutated(text: str, chooser: random.Random) -> str:
+    """The line cut, with words lost, swapped or put in, and with figures of other sizes."""
+    words = text.split(" ")
+    for _ in range(chooser.randrange(1, 4)):
+        place = chooser.randrange(len(words))
+        kind = chooser.randrange(5)
+        if kind == 0:
+            words[place] = words[place][: chooser.randrange(len(words[place]) + 1)]
+        elif kind == 1:
+            words.insert(place, chooser.choice(PIECES))
+        elif kind == 2:
+            words[place] += chooser.choice(PIECES)
+        elif kind == 3:
+            other = chooser.randrange(len(words))
+            words[place], words[other] = words[other], words[place]
+        else:
+            digits = str(chooser.randrange(10 ** chooser.randrange(1, 12)))
+            words[place] = re.sub(r"\d+", digits, words[place], count=1)
+    joined = " ".join(words)
+    return joined[: chooser.randrange(len(joined) + 1)] if chooser.random() < 0.3 else joined
+
+
+def test_no_mutated_line_gives_a_figure_that_is_believed_and_cannot_be() -> None:
+    chooser = random.Random(17)
+    believed = 0
+    for text in LINES.values():
+        for _ in range(200):
+            damaged = mutated(text, chooser)
+            line = parse_line(damaged)
+            found = {} if line is None else readings(line, 32.0, module_rails=("VDD_IN", "SOC"))
+            for name, reading in found.items():
+                low, high = PHYSICAL[name.partition(".")[0]]
+                if reading.value is not None and reading.quality == "ok":
+                    assert low <= reading.value <= high, (name, reading, damaged)
+                    believed += 1
+            memories = {"power_w.RAM", "power_w.SWAP", "power_w.IRAM"}
+            assert not memories & found.keys(), damaged
+    assert believed > 10_000  # most of a line is sound still

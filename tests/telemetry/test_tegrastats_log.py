@@ -76,8 +76,88 @@ def test_a_first_line_that_begins_in_its_middle_is_dropped() -> None:
     rest = f"{LINE.format(1)}\n{LINE.format(2)}\n"
     used, tally = read(f"N 3582mW/3582mW\n{rest}")
     assert used == [1, 2] and tally.dropped == 1
-    entries = list(read_entries(io.BytesIO(f"CC 3/4\nVDD_IN 3/4\n{rest}".encode()), "log", Tally()))
-    assert [sorted(entry.line.rails) for entry in entries] == [["VDD_IN"]] * 3
+    entries = list(
+        read_entries(io.BytesIO(f"CC 3/4\nVDD_IN 3/4 VDD_SOC 1/1\n{rest}".encode()), "log", Tally())
+    )
+    rails = [sorted(entry.line.rails) for entry in entries]
+    assert rails == [["VDD_IN", "VDD_SOC"], ["VDD_IN"], ["VDD_IN"]]
+
+
+WHOLE = (
+    "RAM {}/7486MB (lfb 33x4MB) SWAP 0/3743MB (cached 0MB) CPU [1%@729,off] EMC_FREQ 5%@2133"
+    " GR3D_FREQ 0%@[305] NVENC off gpu@45.5C VDD_IN 3582mW/3582mW VDD_SOC 1161mW/1173mW"
+)
+
+
+@pytest.mark.parametrize("cut", range(1, len(WHOLE) - len("C 1161mW/1173mW")))
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_s36_a_line_cut_anywhere_in_a_log_is_dropped(cut: int, place: int) -> None:
+    lines = [WHOLE.format(used) for used in range(1, 6)]
+    lines[place] = lines[place][:cut]
+    used, tally = read("\n".join(lines) + "\n")
+    assert used == [n for n in range(1, 6) if n != place + 1]
+    assert tally.dropped == 1
+
+
+@pytest.mark.parametrize("cut", [1, 40, 70, 110, 140, len(WHOLE) - 20])
+def test_s36_a_line_in_two_pieces_is_one_lost_line(cut: int) -> None:
+    lines = [WHOLE.format(used) for used in range(1, 6)]
+    lines[2] = f"{lines[2][:cut]}\n{lines[2][cut:]}"
+    text = "\n".join(lines) + "\n"
+    assert read(text)[0] == [1, 2, 4, 5]
+    assert seconds(axis(text, 1.0)) == [0, 1, 3, 4]
+
+
+def test_two_torn_lines_near_each_other() -> None:
+    lines = [WHOLE.format(used) for used in range(1, 8)]
+    lines[2], lines[3] = lines[2][:100], lines[3][:150]
+    assert read("\n".join(lines) + "\n")[0] == [1, 2, 5, 6, 7]
+
+
+def test_a_shorter_line_that_comes_again_is_whole() -> None:
+    short = "RAM {}/7486MB (lfb 33x4MB) SWAP 0/3743MB (cached 0MB)"
+    forms = [WHOLE, WHOLE, short, WHOLE, short, WHOLE, WHOLE, short]
+    text = "".join(f"{form.format(used)}\n" for used, form in enumerate(forms, start=1))
+    assert read(text)[0] == [1, 2, 3, 4, 5, 6, 7, 8]
+    # Recorded as root at first, and then not.
+    later = [WHOLE] * 3 + [short] * 3
+    text = "".join(f"{form.format(used)}\n" for used, form in enumerate(later, start=1))
+    assert read(text)[0] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_field_that_is_missing_in_the_middle_tears_nothing() -> None:
+    lines = [WHOLE.format(used) for used in range(1, 6)]
+    lines[2] = lines[2].replace(" EMC_FREQ 5%@2133", "").replace("NVENC off", "NVENC_FREQ 3%@[7]")
+    assert read("\n".join(lines) + "\n")[0] == [1, 2, 3, 4, 5]
+
+
+def test_a_torn_line_has_its_place_by_its_own_stamp() -> None:
+    torn = "09-19-2026 10:00:01 RAM 9/7486MB (lfb 33x4MB) EMC_FREQ 5%@2\n"
+    moments = axis(log("10:00:00") + torn + log("10:00:02", "10:00:03"))
+    assert seconds(moments) == [0, 2, 3] and gaps(moments) == [(0, 2)]
+    # Two lines a second: the second 1 has a place for the one that was lost.
+    pairs = log("10:00:00", "10:00:00") + torn + log("10:00:01", "10:00:02", "10:00:02")
+    assert seconds(axis(pairs)) == [0, 0.5, 1.5, 2, 2.5]
+
+
+@pytest.mark.parametrize("zeros", [1, 4096, 100_000])
+def test_zeros_that_a_crash_left_before_the_lines(zeros: int) -> None:
+    assert read(b"\0" * zeros + log("", "").encode())[0] == [1, 2]
+    assert read(log("", "").encode() + b"\0" * zeros)[0] == [1, 2]
+
+
+@pytest.mark.parametrize("magic", [b"SQLite format 3\0", b"PK\x03\x04", b"\x1f\x8b\x08", b"%PDF-1"])
+def test_files_of_other_kinds_are_refused_whatever_lines_they_hold(magic: bytes) -> None:
+    with pytest.raises(FileFault, match="log: not a tegrastats log, but "):
+        read(magic + b"\n" + log("", "").encode())
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int]] = []
+    text = log(*[""] * 2500)
+    list(read_entries(io.BytesIO(text.encode()), "log", Tally(), lambda *n: told.append(n)))
+    assert [lines for _, lines in told] == [0, 1000, 2000]
+    assert 0 < told[0][0] < told[1][0] < told[2][0] <= len(text)
 
 
 def test_a_log_of_rails_alone_keeps_its_first_line() -> None:

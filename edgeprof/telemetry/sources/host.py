@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from edgeprof.session.records import WindowKind
+from edgeprof.session.records import WindowBasis, WindowKind
 from edgeprof.telemetry.source import Absence, Channel, Offer, Reader, Reading
 
 _PLAUSIBLE_DEG_C = (-40.0, 150.0)
@@ -13,9 +13,14 @@ def open_host() -> Offer:
     """Processor load ten times a second, memory five times, temperatures once."""
     import psutil
 
+    counted = None
+
     def processor() -> Mapping[str, Reading]:
+        nonlocal counted
+        before, counted = counted, psutil.cpu_times()
+        stands = counted == before  # counters that stand still, as in some containers, say nothing
         return {
-            "cpu_busy_frac": Reading(psutil.cpu_percent() / 100),
+            "cpu_busy_frac": Reading(None if stands else psutil.cpu_percent() / 100),
             "cpu_online": Reading(psutil.cpu_count()),
         }
 
@@ -35,14 +40,15 @@ def open_host() -> Offer:
             return {}
 
     now: WindowKind = "instantaneous"
+    documented: WindowBasis = "documented"
     readers = [
         Reader(
             source="host",
             name="processor load",
             # The load since the read before: the window is the time between two reads.
             channels=[
-                Channel(name="cpu_busy_frac", window_kind="boxcar"),
-                Channel(name="cpu_online", window_kind=now),
+                Channel(name="cpu_busy_frac", window_kind="boxcar", window_basis=documented),
+                Channel(name="cpu_online", window_kind=now, window_basis=documented),
             ],
             rate_hz=10,
             read=processor,
@@ -51,7 +57,7 @@ def open_host() -> Offer:
             source="host",
             name="memory",
             channels=[
-                Channel(name=name, window_kind=now)
+                Channel(name=name, window_kind=now, window_basis=documented)
                 for name in ("ram_used_bytes", "ram_total_bytes", "swap_used_bytes")
             ],
             rate_hz=5,
@@ -77,11 +83,14 @@ def open_host() -> Offer:
 
 
 def _zones(chips: Mapping[str, list[object]]) -> Iterator[tuple[str, Reading]]:
-    """``temp_c.<zone>`` and its reading; a second zone of one name is numbered."""
+    """``temp_c.<zone>`` and its reading; a second zone of one name is numbered. That of a Jetson's
+    power chip (PMIC) is a constant, and left out."""
     seen: dict[str, int] = {}
     for chip, entries in chips.items():
         for entry in entries:
             zone = re.sub(r"[^a-z0-9]+", "_", (getattr(entry, "label", "") or chip).lower())
+            if zone.startswith("pmic"):
+                continue
             seen[zone] = seen.get(zone, 0) + 1
             name = f"temp_c.{zone}" if seen[zone] == 1 else f"temp_c.{zone}_{seen[zone]}"
             value = getattr(entry, "current", None)

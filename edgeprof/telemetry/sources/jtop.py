@@ -4,7 +4,7 @@ Never imports jetson-stats, and never waits for the client, which may hang for e
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from edgeprof.telemetry.source import Absence, Batch, BoardFigures, Channel, Rea
 from edgeprof.telemetry.sources import jtop_faults
 from edgeprof.telemetry.sources.jtop_faults import ClientError, Remedy
 from edgeprof.telemetry.sources.jtop_readings import (
+    GPU_OFF,
     EmcCheck,
+    Truth,
     Update,
     emc_percent,
     is_percentage,
@@ -58,6 +60,7 @@ _PLACES = {
 _NO_LINE = "not a line of the client"
 _NO_PERCENTAGE = "no percentage: a raw counter or a size stands in its place"
 _REPEATED = "the service repeated its last update"
+_UNTOLD = Reading(None, reason="the service does not tell it any more")
 _EXPECTED = ("gpu_busy_frac", "gpu_clock_hz", "emc_clock_hz", "power_w", "temp_c")
 
 
@@ -78,8 +81,9 @@ class JtopStream:
 
     ``command`` runs the client in place of an interpreter that has jetson-stats; options are
     appended. ``truth`` gives the true busy share of the EMC at this moment, where it is known. The
-    owner closes a stream that is ``overdue``, and may start a closed one again after
-    ``restart_after_s`` where that is not None.
+    owner gives up a stream that is ``overdue``, may start a closed one again after
+    ``restart_after_s`` where that is not None, and asks an open one what is left to say
+    ``at_end``.
     """
 
     source: SourceName = "jtop"
@@ -89,7 +93,7 @@ class JtopStream:
         board: BoardFigures,
         interval_s: float = 1.0,
         command: Sequence[str] | None = None,
-        truth: Callable[[], float | None] | None = None,
+        truth: Callable[[], Truth | None] = lambda: None,
     ) -> None:
         self.asked_s = interval_s if interval_s >= _SHORTEST_INTERVAL_S else _SHORTEST_INTERVAL_S
         self.interval_s = self.asked_s
@@ -100,7 +104,7 @@ class JtopStream:
         self._command = command
         self._child: LineChild | None = None
         self._connected = False
-        self._has_told = False
+        self._has_told = self._has_hung = False
         self._check = EmcCheck(truth)
         self._notes: list[tuple[str, Severity, dict[str, Any]]] = []
         self._suspicions: set[str] = set()
@@ -143,6 +147,22 @@ class JtopStream:
     def overdue(self, now_ns: int) -> bool:
         return self.open and now_ns - self.heard_ns > self.silence_s * 1e9
 
+    def give_up(self) -> Absence | None:
+        """Close it, overdue as it is; why, where the service has not even greeted."""
+        if not self._connected:
+            self._has_hung = True
+            return self._lose(jtop_faults.HANGS)
+        self.close()
+        return None
+
+    def at_end(self, now_ns: int) -> Iterator[Absence | Event]:
+        """What nobody would know of otherwise, where all ends now."""
+        if not self._has_told and not self._has_hung:
+            yield self._absence(WHOLE_SOURCE, jtop_faults.nothing_yet(self._connected))
+        if outcome := self._check.cut_short():
+            yield from self._conclude(outcome)
+        yield from self._noted(now_ns)
+
     def fileno(self) -> int:
         assert self._child is not None
         return self._child.fileno()
@@ -168,6 +188,7 @@ class JtopStream:
             name=name,
             node=f"jtop {_PLACES[family]}",
             window_kind="unknown" if average else "instantaneous",
+            window_basis=None if average else "assumed",
             note=f"{average}; {_AGE}" if average else _AGE,
         )
 
@@ -206,36 +227,42 @@ class JtopStream:
 
     def _tell(self, update: Update, now_ns: int) -> Iterator[Batch | Absence]:
         is_first, self._has_told = not self._has_told, True
-        yield from self._check_emc(update)
+        yield from self._check_emc(emc_percent(update.memory))
         self._note_mode(update)
         found = readings(update, self._board, believe_emc=self._check.agreed)
         self._known |= {name for name, reading in found.items() if reading.value is not None}
-        told = {name: found.get(name, Reading(None)) for name in sorted(self._known)}
+        told = {name: found.get(name, _UNTOLD) for name in sorted(self._known)}
         if self._is_repeated(update):
             told = {name: reading._replace(quality="suspect") for name, reading in told.items()}
         t0_ns, t1_ns = _span(update, now_ns, _OLDEST_INTERVALS * self.interval_s)
         yield Batch(t0_ns=t0_ns, t1_ns=t1_ns, readings=told)
         if is_first:
-            yield from self._missing()
+            yield from self._missing(found)
 
-    def _missing(self) -> Iterator[Absence]:
+    def _missing(self, found: Mapping[str, Reading]) -> Iterator[Absence]:
         """The signals that the first update had no value for."""
         families = {name.partition(".")[0] for name in self._known}
+        gpu_is_off = found["gpu_clock_hz"].reason == GPU_OFF
         for signal in _EXPECTED:
             if signal not in families:
                 remedy = jtop_faults.not_shown(signal, self.client_version)
+                if gpu_is_off and signal.startswith("gpu_"):
+                    remedy = Remedy(reason=GPU_OFF)
                 yield self._absence(signal, remedy)
 
-    def _check_emc(self, update: Update) -> Iterator[Absence]:
-        percent = emc_percent(update.memory)
+    def _check_emc(self, percent: float | None) -> Iterator[Absence]:
         if percent is not None and not is_percentage(percent) and not self._check.agreed:
             self._note_suspect("emc_busy_frac", str(percent), _NO_PERCENTAGE)
         if outcome := self._check.look(percent):
-            self._notes.append(("emc_check", "info", outcome))
-            if not self._check.agreed:
-                remedy = jtop_faults.emc_not_believed(outcome["reason"])
-                yield self._absence("emc_busy_frac", remedy)
-                yield self._absence("dram_bandwidth_bytes_per_s", remedy)
+            yield from self._conclude(outcome)
+
+    def _conclude(self, outcome: dict[str, Any]) -> Iterator[Absence]:
+        self._notes.append(("emc_check", "info", outcome))
+        if not self._check.agreed:
+            sensor_helps = self._board.emc_counter_established and self._check.against != "sysfs"
+            remedy = jtop_faults.emc_not_believed(outcome["reason"], sensor_helps=sensor_helps)
+            yield self._absence("emc_busy_frac", remedy)
+            yield self._absence("dram_bandwidth_bytes_per_s", remedy)
 
     def _note_suspect(self, signal: str, raw: str | None, reason: str) -> None:
         """Once when something turns suspect, not for as long as it is."""

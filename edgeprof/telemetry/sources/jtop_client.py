@@ -6,7 +6,8 @@ library (of Python 3.6 and up) and jetson-stats, so that any interpreter which h
     PYTHON -I jtop_client.py --interval 1.0 [--or-python PYTHON]...
 
 jetson-stats is licensed under the AGPL, loads large libraries and may hang for ever while it
-connects: it is imported in this process alone, which ends when its stdin is closed.
+connects: it is imported in this process alone, which ends when its stdin is closed, and with its
+parent.
 
 Each line is an object whose ``kind`` is ``hello`` (connected), ``update`` or ``error`` (the last).
 """
@@ -16,6 +17,7 @@ import json
 import math
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -49,6 +51,7 @@ _CAUSES = (
 _VERSIONS = re.compile(r"service\W+(\w[\w.]*)\W+and\W+client\W+(\w[\w.]*)")
 _NEXT_INTERPRETER_MAY_DO = ("not-installed", "version", "python")
 
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", 7)  # nameless before Python 3.7
 _SLOWER = 1.01
 _LONGEST_TEXT = 200
@@ -76,6 +79,7 @@ class Lines:
 
 def main() -> NoReturn:
     options = _options()
+    _end_with_parent()
     lines = Lines()
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     connected = threading.Event()
@@ -101,6 +105,14 @@ def _options() -> argparse.Namespace:
         help="an interpreter to go on with where the jetson-stats of this one does not fit",
     )
     return parser.parse_args()
+
+
+def _end_with_parent() -> None:
+    """Where the system can. One that is stopped sees no end of stdin."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end_with_stdin() -> None:

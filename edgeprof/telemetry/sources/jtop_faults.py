@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from edgeprof.hardware.board_files import printable
+from edgeprof.telemetry.emc import SENSOR
 
 SOCKET = Path("/run/jtop.sock")
 UNIT = Path("/etc/systemd/system/jtop.service")
@@ -66,6 +67,13 @@ _REMEDIES = {
         reason="the service stopped sending", fix=_RESTART_SERVICE, restart_after_s=10.0
     ),
 }
+
+
+HANGS = Remedy(
+    reason="the jtop service does not answer (its worker hangs)",
+    fix=_RESTART_SERVICE,
+    restart_after_s=1.0,
+)
 
 
 def interpreters_with_jetson_stats() -> list[str]:
@@ -131,11 +139,17 @@ def not_shown(signal: str, version: str | None) -> Remedy:
     return Remedy(reason=f"jetson-stats {shown} shows none on this board", fix=fix)
 
 
-def emc_not_believed(reason: str) -> Remedy:
+def nothing_yet(connected: bool) -> Remedy:
+    """For a recording that ends before the service has told anything."""
+    what = "told nothing" if connected else "not answered"
+    return Remedy(reason=f"the jtop service had {what} yet when the recording ended")
+
+
+def emc_not_believed(reason: str, *, sensor_helps: bool) -> Remedy:
     """Released versions of jetson-stats lack a factor of 100 in it and cut off what is left."""
     return Remedy(
         reason=f"the EMC percentage of jetson-stats is not used: {reason}",
-        fix="sudo edgeprof sensor --socket PATH --user UID reads the counter itself",
+        fix=SENSOR if sensor_helps else None,
     )
 
 
@@ -153,6 +167,12 @@ def _no_permission() -> Remedy:
         group = grp.getgrgid(group_id).gr_name
     except (OSError, KeyError):
         group_id, group = None, "jtop"
+    if group_id == 0:
+        # To be in root's group is not what anybody should be told.
+        return Remedy(
+            reason=f"{SOCKET} is open to root only: the service was installed without its group",
+            fix="sudo groupadd -f jtop, then sudo systemctl restart jtop.service",
+        )
     return Remedy(
         reason=f"{SOCKET} is open to group {group} only, and this process is not in it",
         fix=f"sudo usermod -aG {group} $USER, then log in again or run `newgrp {group}`; "

@@ -5,14 +5,16 @@ other: releases of jetson-stats differ.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from edgeprof.session.records import Quality
 from edgeprof.telemetry.emc import from_busy
 from edgeprof.telemetry.signals import MODULE_SUM, rail_signal, zone_signal
-from edgeprof.telemetry.source import BoardFigures, Reading
+from edgeprof.telemetry.source import BoardFigures, Reading, SourceName
+
+GPU_OFF = "the GPU is switched off"
 
 _KIB = 1024
 _LARGEST = 1e15
@@ -76,45 +78,78 @@ def is_percentage(number: float) -> bool:
     return 0 <= number <= _HIGHEST_PERCENT
 
 
+class Truth(NamedTuple):
+    """A true busy share of the EMC, and the source that tells it."""
+
+    source: SourceName
+    busy_frac: float
+
+
 class EmcCheck:
     """Compares the service's EMC percentage with a true busy share of the same board.
 
     Released versions divide two numbers of one unit without the factor 100 and cut the rest off,
-    so that nothing is left to repair: without agreement the percentage is never used.
+    so that nothing is left to repair: without agreement the percentage is never used. All pairs
+    are ``against`` one source of the truth.
     """
 
-    def __init__(self, truth: Callable[[], float | None] | None) -> None:
+    def __init__(self, truth: Callable[[], Truth | None]) -> None:
         self.agreed = False
+        self.against: SourceName | None = None
         self._truth = truth
-        self._updates_left = _CHECKED_UPDATES if truth else 1
-        self._before: float | None = None
+        self._updates = 0
+        self._is_told = False  # by the service
+        self._before: Truth | None = None
         self._pairs: list[list[float]] = []
 
     def look(self, percent: float | None) -> dict[str, Any] | None:
         """Take one update; after the last one needed, the outcome with its grounds, once."""
-        if not self._updates_left:
+        if self._updates == _CHECKED_UPDATES:
             return None
-        self._updates_left -= 1
-        truth = self._truth() if self._truth else None
-        steady = truth is not None and self._before is not None and _near(self._before, truth)
-        if percent is not None and truth is not None and steady and truth >= _BUSY_ENOUGH_FRAC:
-            self._pairs.append([percent / 100, truth])
+        self._updates += 1
+        self._is_told |= percent is not None
+        if truth := self._truth():
+            self._compare(percent, truth)
         self._before = truth
-        return None if self._updates_left else self._conclude()
+        return self._conclude() if self._updates == _CHECKED_UPDATES else None
+
+    def cut_short(self) -> dict[str, Any] | None:
+        """The outcome where no update comes any more, if the check was at work."""
+        return self._conclude() if 0 < self._updates < _CHECKED_UPDATES else None
+
+    def _compare(self, percent: float | None, truth: Truth) -> None:
+        if truth.source != self.against:
+            self.against, self._before, self._pairs = truth.source, None, []
+        steady = self._before is not None and _near(self._before.busy_frac, truth.busy_frac)
+        if percent is not None and steady and truth.busy_frac >= _BUSY_ENOUGH_FRAC:
+            self._pairs.append([percent / 100, truth.busy_frac])
 
     def _conclude(self) -> dict[str, Any]:
-        enough = len(self._pairs) >= _PAIRS_NEEDED
-        self.agreed = enough and all(_near(said, truth) for said, truth in self._pairs)
-        if self._truth is None:
-            reason = "nothing on this board to compare it with"
-        elif not enough:
-            reason = f"fewer than {_PAIRS_NEEDED} readings under a steady load to compare"
-        elif self.agreed:
-            reason = "every pair agrees"
-        else:
-            said, truth = next(pair for pair in self._pairs if not _near(*pair))
-            reason = f"said {said:.2%} where {truth:.2%} was true"
-        return {"agreed": self.agreed, "pairs": self._pairs, "reason": reason}
+        speaks_against = self._why_not_compared() or self._disagreement()
+        self.agreed = speaks_against is None
+        return {
+            "agreed": self.agreed,
+            "against": self.against,
+            "pairs": self._pairs,
+            "reason": speaks_against or "every pair agrees",
+        }
+
+    def _why_not_compared(self) -> str | None:
+        if self.against is None:
+            return "neither the node nor tegrastats tells it"
+        if not self._is_told:
+            return "the service tells none"
+        if self._updates < _CHECKED_UPDATES:
+            return f"the recording ended after {self._updates} of {_CHECKED_UPDATES} updates"
+        if len(self._pairs) < _PAIRS_NEEDED:
+            return f"fewer than {_PAIRS_NEEDED} readings under a steady load to compare"
+        return None
+
+    def _disagreement(self) -> str | None:
+        for said, truth in self._pairs:
+            if not _near(said, truth):
+                return f"said {said:.2%} where {truth:.2%} was true"
+        return None
 
 
 def _near(said: float, truth: float) -> bool:
@@ -141,9 +176,11 @@ def _gpu(gpus: Mapping[str, Any]) -> _Named:
     """The busiest of the board's own GPUs, and the highest of their clocks."""
     own = [gpu for gpu in gpus.values() if isinstance(gpu, dict) and gpu.get("type") != "discrete"]
     loads = [load for gpu in own if (load := _gpu_load(gpu)) is not None]
-    yield "gpu_busy_frac", _reading(max(loads, default=None), over=100)
     clocks = [clock for gpu in own for clock in _gpu_clocks(gpu)]
-    yield "gpu_clock_hz", max(clocks, key=lambda clock: clock.value or 0, default=Reading(None))
+    clock = max(clocks, key=lambda clock: clock.value or 0, default=Reading(None))
+    unknown = Reading(None, reason=clock.reason)
+    yield "gpu_busy_frac", _reading(max(loads), over=100) if loads else unknown
+    yield "gpu_clock_hz", clock
 
 
 def _gpu_load(gpu: Mapping[str, Any]) -> float | None:
@@ -160,8 +197,10 @@ def _gpu_clocks(gpu: Mapping[str, Any]) -> Iterator[Reading]:
     for entry in (_number(gpu, "freq", "cur"), *(domains if isinstance(domains, list) else ())):
         clock = _number(entry)
         if clock is None or (clock == 0 and _through_nvml(gpu)):
-            continue  # a 0 from sysfs is a GPU whose power is gated, one from NVML is unknown
-        yield _reading(clock, times=1_000_000 if clock < _NVML_MHZ_BELOW else 1000)
+            continue  # NVML gives none
+        reading = _reading(clock, times=1_000_000 if clock < _NVML_MHZ_BELOW else 1000)
+        # A GPU whose power is gated shows 0, which is no clock.
+        yield reading if clock else Reading(None, reading.raw, reason=GPU_OFF)
 
 
 def _through_nvml(gpu: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """The replay source: a recorded log of tegrastats, or a session, played again at its own pace.
 
-Every reading is marked as replayed. Needs no child: a thread waits for the next time and writes a
-byte into a pipe.
+Every reading is marked as replayed; one that was simulated stays so, its source tells the rest.
+Needs no child: a thread waits for the next time and writes a byte into a pipe.
 """
 
 import math
@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from edgeprof.errors import EdgeprofError
+from msgspec import Struct
+
+from edgeprof.errors import EdgeprofError, FileFault, UsageFault
 from edgeprof.hardware.board_files import printable
 from edgeprof.session.records import Event, Sample, Session, Signal
 from edgeprof.session.store import read_session
@@ -29,12 +31,37 @@ from edgeprof.telemetry.source import (
     Reading,
     SourceName,
 )
-from edgeprof.telemetry.sources.tegrastats import emc_absences, tegrastats_channel
-from edgeprof.telemetry.tegrastats_line import readings
+from edgeprof.telemetry.sources.tegrastats import board_readings, emc_absences, tegrastats_channel
 from edgeprof.telemetry.tegrastats_log import Gap, Placed, Tally, place, read_entries
 
 _SQLITE = b"SQLite format 3\0"
 _FOR_EVER_S = 1e9
+
+
+class Recording(Struct, frozen=True, kw_only=True):
+    """A file that can be played; ``device`` is what a session says of its board, None of a log."""
+
+    path: Path
+    device: dict[str, Any] | None
+
+
+def find_recording(path: Path, line_interval_s: float | None) -> Recording:
+    """The log or session at ``path``, once it is sure that there is something to play in it.
+
+    Raises UsageFault or FileFault, which say why not.
+    """
+    if not path.is_file():
+        raise UsageFault(f"{path}: not a file that holds a recording")
+    if _is_sqlite(path):
+        session = read_session(path)
+        if all(sample.value is None for sample in session.samples):
+            raise FileFault(f"{path}: a session without a single reading")
+        return Recording(path=path, device=session.info.device)
+    with path.open("rb") as file:
+        entries = read_entries(file, str(path), Tally())
+        if next(place(entries, str(path), line_interval_s), None) is None:
+            raise FileFault(f"{path}: neither a session nor a log: no line of tegrastats in it")
+    return Recording(path=path, device=None)
 
 
 class Moment(NamedTuple):
@@ -150,9 +177,7 @@ class ReplayStream:
             os.write(self._writable, b"\n")
 
     def _recording(self) -> Iterator[Moment]:
-        with self._path.open("rb") as file:
-            is_session = file.read(len(_SQLITE)) == _SQLITE
-        if not is_session:
+        if not _is_sqlite(self._path):
             return self._from_log()
         session = read_session(self._path)
         chosen = _chosen(session)
@@ -177,16 +202,17 @@ class ReplayStream:
                 yield Moment(moment.t_ns, moment.t_ns, told)
 
     def _readings(self, placed: Placed) -> Mapping[str, Reading]:
-        found = readings(
-            placed.line,
-            self._board.bytes_per_emc_clock,
-            module_rails=self._board.module_rails,
-        )
+        found = board_readings(placed.line, self._board)
         return {name: _replayed(reading) for name, reading in found.items()}
 
     def _absence(self, reason: str) -> Absence:
         """Of the whole source."""
         return Absence(signal=WHOLE_SOURCE, source=self.source, reason=printable(reason))
+
+
+def _is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def _chosen(session: Session) -> Mapping[int, Signal]:
@@ -233,8 +259,9 @@ def _given(found: Mapping[str, Reading]) -> list[str]:
 
 
 def _replayed(reading: Reading) -> Reading:
-    """What was suspect stays so: no conclusion may be drawn from it."""
-    return reading if reading.quality == "suspect" else reading._replace(quality="replayed")
+    """What was suspect stays so: no conclusion may be drawn from it. So does what was simulated:
+    that it is replayed, its source tells."""
+    return reading._replace(quality="replayed") if reading.quality == "ok" else reading
 
 
 def _seconds_until(due_ns: int) -> float:

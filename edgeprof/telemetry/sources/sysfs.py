@@ -13,6 +13,7 @@ from edgeprof.telemetry.nodes import Nodes
 from edgeprof.telemetry.source import BoardFigures, Offer, Reader, Reading
 from edgeprof.telemetry.sources.sysfs_emc import open_emc
 from edgeprof.telemetry.sources.sysfs_gpu import open_gpu
+from edgeprof.telemetry.sources.sysfs_mode import open_power_mode
 from edgeprof.telemetry.sources.sysfs_power import open_power
 from edgeprof.telemetry.sources.sysfs_proc import open_proc
 from edgeprof.telemetry.sources.sysfs_thermal import open_thermal
@@ -37,10 +38,12 @@ def open_sysfs(board: BoardFigures, lent: Callable[[], Mapping[str, int]] = _no_
         open_thermal(files),
         open_proc(nodes),
     ]
+    settings = open_power_mode(nodes)
     nodes.close_unused()
     readers = [reader for offer in offers for reader in offer.readers]
     return Offer(
         readers=[_simulated(reader) for reader in readers] if board.simulated else readers,
+        settings=settings,
         absences=[absence for offer in offers for absence in offer.absences],
     )
 
@@ -50,8 +53,7 @@ def _simulated(reader: Reader) -> Reader:
 
     def read() -> Mapping[str, Reading]:
         return {
-            name: Reading(value, raw, "simulated")
-            for name, (value, raw, _) in reader.read().items()
+            name: reading._replace(quality="simulated") for name, reading in reader.read().items()
         }
 
     return structs.replace(reader, read=read)

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from edgeprof.hardware.board_facts import DEVICE_TREES
 from edgeprof.hardware.board_files import BoardFiles
 from edgeprof.session.records import WindowBasis, WindowKind
-from edgeprof.telemetry.emc import from_activity
+from edgeprof.telemetry.emc import NAME_THE_BOARD, NO_BUS_WIDTH, SENSOR, from_activity
 from edgeprof.telemetry.nodes import Node, Nodes
 from edgeprof.telemetry.source import Absence, BoardFigures, Channel, Offer, Reader, Reading
 from edgeprof.telemetry.sources.sysfs_polling import absent
@@ -48,6 +48,7 @@ _COUNTERS = (
     _Counter(
         path=f"{_CACTMON}/mc_all",
         window_kind="exponential",
+        window_basis="assumed",
         note="running average over a number of samples that the firmware sets and nobody tells",
     ),
     _Counter(
@@ -103,25 +104,31 @@ def _read(
     count = None if activity is None else activity.number()
     clock_hz = None if clock is None else clock.number()
     known_hz = clock_hz if clock_hz is not None and clock_hz > _SLOWEST_HZ else None
+    no_clock = None if clock is None else clock.reason or "the firmware does not tell the clock"
     readings = from_activity(
         count if in_khz else None,
         known_hz,
         bytes_per_clock,
         raw=None if count is None else str(count),
+        no_activity=None if activity is None else activity.reason,
+        no_clock=no_clock,
     )
-    return {**readings, _CLOCK: Reading(known_hz, None if clock_hz is None else str(clock_hz))}
+    clock_raw = None if clock_hz is None else str(clock_hz)
+    return {**readings, _CLOCK: readings[_CLOCK]._replace(raw=clock_raw)}
 
 
 def _channels(
     board: BoardFigures, counter: _Counter | None, clock: Node | None
 ) -> Iterator[Channel]:
+    if clock is not None:
+        yield Channel(
+            name=_CLOCK, node=clock.path, window_kind="instantaneous", window_basis="assumed"
+        )
     if counter is not None:
         if clock is not None:
             yield _averaged(_BUSY, counter)
         if board.bytes_per_emc_clock is not None:
             yield _averaged(_BANDWIDTH, counter)
-    if clock is not None:
-        yield Channel(name=_CLOCK, node=clock.path, window_kind="instantaneous")
 
 
 def _averaged(name: str, counter: _Counter) -> Channel:
@@ -159,8 +166,7 @@ def _absences(
         yield absent(_BUSY, reason)
         yield absent(_BANDWIDTH, reason)
     elif board.bytes_per_emc_clock is None:
-        known = "name the board with --device; edgeprof devices lists those that are known"
-        yield absent(_BANDWIDTH, "the bus width of this board is not known", known)
+        yield absent(_BANDWIDTH, NO_BUS_WIDTH, NAME_THE_BOARD)
     if clock is None:
         reason, fix = _why_none(nodes, "clock", _CLOCKS)
         yield absent(_CLOCK, reason, fix)
@@ -175,7 +181,7 @@ def _why_none(nodes: Nodes, what: str, paths: Sequence[str]) -> tuple[str, str |
     if not socs:
         return f"this machine has no EMC {what} that edgeprof knows", None
     if refused and not nodes.lender_gave:
-        return f"only root can open the EMC {what} of this board", "sudo edgeprof sensor"
+        return f"only root can open the EMC {what} of this board", SENSOR
     if not refused and not nodes.files.names(_DEBUG):
         mount = "sudo mount -t debugfs debugfs /sys/kernel/debug"
         return f"there is no EMC {what}: debugfs is not mounted", mount

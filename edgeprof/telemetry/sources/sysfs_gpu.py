@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from edgeprof.session.records import WindowBasis
 from edgeprof.telemetry.nodes import Node, Nodes
 from edgeprof.telemetry.source import Absence, Channel, Offer, Reader, Reading
 from edgeprof.telemetry.sources.sysfs_polling import absent
@@ -46,7 +47,7 @@ def open_gpu(nodes: Nodes) -> Offer:
     if load is not None:
         channels.append(Channel(name=_BUSY, node=load.path, note=note))
     if clocks:
-        channels.append(Channel(name=_CLOCK, node=clocks[0].path, window_kind="instantaneous"))
+        channels.append(_clock_channel(clocks[0].path))
 
     def read() -> Mapping[str, Reading]:
         return {_BUSY: _busy(load), _CLOCK: _highest(clocks)}
@@ -58,10 +59,16 @@ def open_gpu(nodes: Nodes) -> Offer:
     )
 
 
+def _clock_channel(path: str) -> Channel:
+    """What devfreq tells is the clock at that time by its documentation."""
+    basis: WindowBasis = "documented" if path.startswith(_DEVFREQ) else "assumed"
+    return Channel(name=_CLOCK, node=path, window_kind="instantaneous", window_basis=basis)
+
+
 def _busy(load: Node | None) -> Reading:
     permille = None if load is None else load.number()
     if permille is None:
-        return Reading(None)
+        return Reading(None, reason=None if load is None else load.reason)
     return Reading(permille / _LOAD_OF_ALL_TIME, str(permille))
 
 
@@ -69,8 +76,10 @@ def _highest(clocks: list[Node]) -> Reading:
     """The clock of the fastest GPC. A GPU that is switched off shows 0, which is no clock."""
     found = max((hz for clock in clocks if (hz := clock.number()) is not None), default=None)
     if found is None:
-        return Reading(None)
-    return Reading(found if found > 0 else None, str(found))
+        return Reading(None, reason=next((clock.reason for clock in clocks), None))
+    if found <= 0:
+        return Reading(None, str(found), reason="the GPU is switched off")
+    return Reading(found, str(found))
 
 
 def _absences(load: Node | None, clocks: list[Node], has_gpu: bool, refused: bool) -> list[Absence]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from itertools import chain, count
 
-from edgeprof.session.records import WindowKind
+from edgeprof.session.records import WindowBasis, WindowKind
 from edgeprof.telemetry.nodes import Node
 from edgeprof.telemetry.source import Absence, Channel, Reader, Reading
 
@@ -13,13 +13,18 @@ def poll(
     nodes: Mapping[str, Node],
     rate_hz: float,
     window_kind: WindowKind,
+    window_basis: WindowBasis | None,
     convert: Callable[[int], float | None],
 ) -> Reader:
-    """A reader of one number a signal, in the unit that ``convert`` makes of it."""
+    """A reader of one number a signal, in the unit that ``convert`` makes of it; it makes None of a
+    number that stands for a part that is switched off."""
 
     def reading(node: Node) -> Reading:
         number = node.number()
-        return Reading(None) if number is None else Reading(convert(number), str(number))
+        if number is None:
+            return Reading(None, reason=node.reason)
+        value = convert(number)
+        return Reading(value, str(number), reason="switched off" if value is None else None)
 
     def read() -> Mapping[str, Reading]:
         return {signal: reading(node) for signal, node in nodes.items()}
@@ -28,7 +33,7 @@ def poll(
         source="sysfs",
         name=name,
         channels=[
-            Channel(name=signal, node=node.path, window_kind=window_kind)
+            Channel(name=signal, node=node.path, window_kind=window_kind, window_basis=window_basis)
             for signal, node in nodes.items()
         ],
         rate_hz=rate_hz,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from statistics import fmean
 
-from edgeprof.session.records import WindowKind
+from edgeprof.session.records import WindowBasis, WindowKind
 from edgeprof.telemetry.nodes import Node, Nodes
 from edgeprof.telemetry.source import Channel, Offer, Reader, Reading
 from edgeprof.telemetry.sources.sysfs_polling import absent
@@ -16,6 +16,7 @@ _CORE = re.compile(rb"^cpu([0-9]{1,5})((?: +[0-9]{1,20}){5,16}) *$", re.MULTILIN
 _AMOUNT = re.compile(rb"^(MemTotal|MemAvailable|SwapTotal|SwapFree): *([0-9]{1,15}) kB", re.M)
 _COUNTED = 8  # user, nice, system, idle, iowait, irq, softirq, steal; user holds what follows
 _NOW: WindowKind = "instantaneous"
+_DOCUMENTED: WindowBasis = "documented"
 
 
 def open_proc(nodes: Nodes) -> Offer:
@@ -44,13 +45,13 @@ def _processor(stat: Node) -> Reader:
         ]
         before = cores
         return {
-            "cpu_busy_frac": Reading(fmean(shares) if shares else None),
-            "cpu_online": Reading(len(cores) or None),
+            "cpu_busy_frac": Reading(fmean(shares) if shares else None, reason=stat.reason),
+            "cpu_online": Reading(len(cores) or None, reason=stat.reason),
         }
 
     # The load since the read before: the window is the time between two reads.
-    busy = Channel(name="cpu_busy_frac", node=_STAT, window_kind="boxcar")
-    online = Channel(name="cpu_online", node=_STAT, window_kind=_NOW)
+    busy = Channel(name="cpu_busy_frac", node=_STAT, window_kind="boxcar", window_basis=_DOCUMENTED)
+    online = Channel(name="cpu_online", node=_STAT, window_kind=_NOW, window_basis=_DOCUMENTED)
     return Reader(
         source="sysfs",
         name="processor load",
@@ -84,7 +85,8 @@ def _memory(meminfo: Node) -> Reader:
         source="sysfs",
         name="memory",
         channels=[
-            Channel(name=name, node=_MEMINFO, window_kind=_NOW) for name in _memory_readings({})
+            Channel(name=name, node=_MEMINFO, window_kind=_NOW, window_basis=_DOCUMENTED)
+            for name in _memory_readings({})
         ],
         rate_hz=_MEMORY_HZ,
         read=read,

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from edgeprof.hardware.board_files import BoardFiles
-from edgeprof.session.records import WindowKind
+from edgeprof.session.records import WindowBasis, WindowKind
 from edgeprof.telemetry.nodes import Node
 from edgeprof.telemetry.signals import zone_signal
 from edgeprof.telemetry.source import Offer
@@ -30,13 +30,14 @@ class _Part(NamedTuple):
     member: str
     found: Iterator[tuple[str, str]]
     window_kind: WindowKind = "instantaneous"
+    window_basis: WindowBasis | None = "documented"
     convert: Callable[[int], float | None] = float
 
 
 def open_thermal(files: BoardFiles) -> Offer:
     """A reader each for zones, cooling devices and over-current counters."""
     parts = (
-        _Part("temp_c", "temperatures", "thermal zone", _zones(files), "unknown", _degrees),
+        _Part("temp_c", "temperatures", "thermal zone", _zones(files), "unknown", None, _degrees),
         _Part("cooling_state", "cooling states", "cooling device", _cooling_devices(files)),
         _Part("throttle_events", "throttle counters", "over-current counter", _counters(files)),
     )
@@ -46,7 +47,8 @@ def open_thermal(files: BoardFiles) -> Offer:
         for signal, path in islice(part.found, _MOST_MEMBERS):
             nodes[untaken(signal, nodes)] = Node(files, path)
         if nodes:
-            readers.append(poll(part.name, nodes, _RATE_HZ, part.window_kind, part.convert))
+            window = part.window_kind, part.window_basis
+            readers.append(poll(part.name, nodes, _RATE_HZ, *window, part.convert))
         else:
             absences.append(absent(part.family, f"this machine has no {part.member}"))
     return Offer(readers=readers, absences=absences)

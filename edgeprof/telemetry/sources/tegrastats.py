@@ -16,9 +16,15 @@ from typing import Any
 from edgeprof.hardware.board_files import printable
 from edgeprof.session.records import Event, Severity, WindowBasis, WindowKind
 from edgeprof.telemetry.chain import WHOLE_SOURCE
+from edgeprof.telemetry.emc import NAME_THE_BOARD, NO_BUS_WIDTH, SENSOR
 from edgeprof.telemetry.line_child import LineChild
 from edgeprof.telemetry.source import Absence, Batch, BoardFigures, Channel, Reading, SourceName
-from edgeprof.telemetry.tegrastats_line import begins_whole, parse_line, readings
+from edgeprof.telemetry.tegrastats_line import (
+    TegrastatsLine,
+    begins_whole,
+    parse_line,
+    readings,
+)
 
 _PLACES = ("/usr/bin/tegrastats", "/home/nvidia/tegrastats", "/home/ubuntu/tegrastats")
 _SHORTEST_INTERVAL_S = 0.01
@@ -28,8 +34,13 @@ _REFUSAL_PATIENCE_S = 0.3
 _LINES_TO_JUDGE_BY = 5
 _LATE = 1.5  # times the interval that was asked for
 _MOST_UNKNOWN = 50
+_UNPRINTED = Reading(None, reason="the line does not tell it")
 _BUSY, _CLOCK, _BANDWIDTH = "emc_busy_frac", "emc_clock_hz", "dram_bandwidth_bytes_per_s"
 
+UNSCALED = (
+    "what this board's counter of memory traffic counts is not established, and the share that is "
+    "printed comes from it: it must be calibrated against a known number of bytes a second"
+)
 _EMC_NOTE = (
     "whole per cents of the running clock; the kernel's running average over a time that is not "
     "documented for all boards"
@@ -155,12 +166,11 @@ class TegrastatsStream:
         if line is None:
             self.dropped += bool(text.strip())
             return
-        rails = self._board.module_rails
-        found = readings(line, self._board.bytes_per_emc_clock, module_rails=rails)
+        found = board_readings(line, self._board)
         self._known.update(
             (name, None) for name, reading in found.items() if reading.value is not None
         )
-        told = {name: found.get(name, Reading(None)) for name in {**found, **self._known}}
+        told = {name: found.get(name, _UNPRINTED) for name in {**found, **self._known}}
         if self._board.simulated:
             told = {name: _simulated(reading) for name, reading in told.items()}
         yield Batch(t0_ns=t0_ns, t1_ns=now_ns, readings=told)
@@ -175,7 +185,7 @@ class TegrastatsStream:
         """What the first line has no value for."""
         given = {name for name, reading in found.items() if reading.value is not None}
         why = None if self._rooted else "tegrastats gives it to root only"
-        fix = None if self._rooted else "sudo edgeprof sensor, or a sudo rule for tegrastats"
+        fix = None if self._rooted else f"{SENSOR}, or a sudo rule for tegrastats"
         yield from emc_absences(given, self._board, self.source, why=why, fix=fix)
 
     def _note_unknown(self, fields: Sequence[str]) -> None:
@@ -232,6 +242,17 @@ def tegrastats_channel(name: str) -> Channel:
     return Channel(name=name, node="tegrastats", window_kind=kind, window_basis=basis, note=note)
 
 
+def board_readings(line: TegrastatsLine, board: BoardFigures) -> Mapping[str, Reading]:
+    """What the line tells of that board; of a memory load without a known scale only the text."""
+    found = readings(line, board.bytes_per_emc_clock, module_rails=board.module_rails)
+    if board.emc_counter_established:
+        return found
+    unscaled = {
+        name: Reading(None, found[name].raw) for name in (_BUSY, _BANDWIDTH) if name in found
+    }
+    return {**found, **unscaled}
+
+
 def emc_absences(
     given: Collection[str],
     board: BoardFigures,
@@ -247,7 +268,11 @@ def emc_absences(
         for signal in (_BUSY, _CLOCK, _BANDWIDTH):
             yield Absence(signal=signal, source=source, reason=reason, fix=fix)
     elif _BUSY not in given:
-        reason = "tegrastats printed the EMC clock without its load"
+        reason = (
+            "tegrastats printed the EMC clock without its load"
+            if board.emc_counter_established
+            else UNSCALED
+        )
         for signal in (_BUSY, _BANDWIDTH):
             yield Absence(signal=signal, source=source, reason=reason)
     elif _CLOCK not in given:
@@ -255,9 +280,7 @@ def emc_absences(
         for signal in (_CLOCK, _BANDWIDTH):
             yield Absence(signal=signal, source=source, reason=reason)
     elif board.bytes_per_emc_clock is None:
-        reason = "the bus width of the board is not known"
-        named = "name the board with --device; edgeprof devices lists those that are known"
-        yield Absence(signal=_BANDWIDTH, source=source, reason=reason, fix=named)
+        yield Absence(signal=_BANDWIDTH, source=source, reason=NO_BUS_WIDTH, fix=NAME_THE_BOARD)
 
 
 def _may_run(sudo: str, command: Sequence[str]) -> bool:

@@ -31,7 +31,8 @@ def test_zones_are_named_apart_and_nonsense_is_unknown(monkeypatch: pytest.Monke
         "thermal-fan-est": [zone("", 41.5)],
         "coretemp": [zone("Core 0", 50.0), zone("Core 0", 51.0)],
         "tj": [zone("", -256.0)],
-        "pmic": [zone("", None)],
+        "pmic_die": [zone("", 100.0)],
+        "vrm": [zone("", None)],
     }
     monkeypatch.setattr(psutil, "sensors_temperatures", lambda: chips)
     readings = open_host().readers[-1].read()
@@ -40,5 +41,13 @@ def test_zones_are_named_apart_and_nonsense_is_unknown(monkeypatch: pytest.Monke
         "temp_c.core_0": 50.0,
         "temp_c.core_0_2": 51.0,
         "temp_c.tj": None,
-        "temp_c.pmic": None,
+        "temp_c.vrm": None,
     }
+
+
+def test_counters_that_stand_still_are_no_idle_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = psutil.cpu_times()
+    monkeypatch.setattr(psutil, "cpu_times", lambda: frozen)
+    read = open_host().readers[0].read
+    read()
+    assert read()["cpu_busy_frac"].value is None

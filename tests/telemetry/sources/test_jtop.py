@@ -20,6 +20,7 @@ from edgeprof.telemetry.source import Absence, Batch, BoardFigures, Reading
 from edgeprof.telemetry.sources import jtop_client, jtop_faults
 from edgeprof.telemetry.sources.jtop import JtopStream
 from edgeprof.telemetry.sources.jtop_faults import ClientError, remedy
+from edgeprof.telemetry.sources.jtop_readings import Truth
 
 CLIENT = Path(jtop_client.__file__)
 BOARD = BoardFigures(bytes_per_emc_clock=32.0)
@@ -108,8 +109,10 @@ def test_every_signal_can_be_announced_with_what_is_known_of_its_window(tmp_path
         channel = jtop.channel(name)
         assert (channel.name, channel.window_s) == (name, None)
         assert channel.note is not None and "0.1 s" in channel.note  # the age of a reading
-    assert jtop.channel("emc_clock_hz").window_kind == "instantaneous"
-    assert jtop.channel("power_w.total").window_kind == "unknown"
+        instantaneous = name.startswith(("emc_clock", "gpu_clock", "cpu_", "ram_", "swap_"))
+        assert (channel.window_kind, channel.window_basis) == (
+            ("instantaneous", "assumed") if instantaneous else ("unknown", None)
+        )
 
 
 def test_stamps_that_cannot_be_give_way_to_the_receipt(tmp_path: Path) -> None:
@@ -270,9 +273,96 @@ def test_a_client_that_hangs_while_it_connects_is_overdue_and_is_not_waited_for(
     assert [*jtop.receive(time.monotonic_ns())] == []
     assert not jtop.overdue(t0_ns + 7_900_000_000)
     assert jtop.overdue(time.monotonic_ns() + 8_100_000_000)
-    jtop.close()
+    absence = jtop.give_up()
+    assert absence == Absence(
+        signal="*",
+        source="jtop",
+        reason="the jtop service does not answer (its worker hangs)",
+        fix="sudo systemctl restart jtop.service",
+    )
     assert time.monotonic_ns() - t0_ns < 5e9
     assert not jtop.open and not jtop.overdue(time.monotonic_ns() + 10**12)
+    assert jtop.restart_after_s is not None  # it may answer at the next try
+    jtop.start()
+    assert list(jtop.at_end(time.monotonic_ns())) == []  # all was said
+    jtop.close()
+
+
+def test_a_client_that_falls_silent_once_it_greeted_is_given_up_without_a_word(
+    tmp_path: Path,
+) -> None:
+    """It may be the client that was stopped; the gap will tell."""
+    jtop = says(tmp_path, HELLO)
+    jtop.start()
+    while not jtop.client_version:
+        select.select([jtop], [], [], 0.2)
+        list(jtop.receive(time.monotonic_ns()))
+    assert jtop.give_up() is None
+    assert not jtop.open
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ((), "the jtop service had not answered yet when the recording ended"),
+        ((HELLO,), "the jtop service had told nothing yet when the recording ended"),
+    ],
+)
+def test_a_recording_that_ends_before_the_first_update_says_so(
+    tmp_path: Path, lines: Sequence[object], reason: str
+) -> None:
+    jtop = says(tmp_path, *lines)
+    jtop.start()
+    until = time.monotonic() + (PATIENCE_S if lines else 0)
+    while not jtop.client_version and time.monotonic() < until:
+        select.select([jtop], [], [], 0.2)
+        list(jtop.receive(time.monotonic_ns()))
+    (absence,) = jtop.at_end(time.monotonic_ns())
+    jtop.close()
+    assert absence == Absence(signal="*", source="jtop", reason=reason)
+
+
+def test_a_recording_that_ends_before_the_check_of_the_emc_says_so(tmp_path: Path) -> None:
+    stand_in = StandIn(tmp_path / "v", updates=[{}] * 4)
+    jtop = stream(stand_in, truth=lambda: Truth("tegrastats", 0.8))
+    jtop.start()
+    heard = Heard()
+    until = time.monotonic() + PATIENCE_S
+    while len(heard.of(Batch)) < 4 and time.monotonic() < until:
+        select.select([jtop], [], [], 0.2)
+        heard += jtop.receive(time.monotonic_ns())
+    assert heard.of(Absence) == [] and heard.events("emc_check") == []
+    last = Heard(jtop.at_end(7))
+    jtop.close()
+    reason = "the recording ended after 4 of 10 updates"
+    assert last.events("emc_check") == [
+        {
+            "source": "jtop",
+            "agreed": False,
+            "against": "tegrastats",
+            "pairs": [[0.0, 0.8]] * 3,
+            "reason": reason,
+        }
+    ]
+    told = f"the EMC percentage of jetson-stats is not used: {reason}"
+    fix = "edgeprof sensor (it prints the sudo command)"
+    assert last.of(Absence) == [
+        Absence(signal=signal, source="jtop", reason=told, fix=fix)
+        for signal in ("emc_busy_frac", "dram_bandwidth_bytes_per_s")
+    ]
+
+
+def test_s22_a_gpu_that_is_switched_off_is_not_taken_for_one_that_is_not_shown(
+    tmp_path: Path,
+) -> None:
+    gated = {"gpu": {"gpu": {"status": {}, "freq": {"cur": 0, "GPC": [0, 0]}}}}
+    heard = hear(stream(StandIn(tmp_path / "v", updates=[gated, {}])), batches(2))
+    first, second = heard.of(Batch)
+    assert "gpu_clock_hz" not in first.readings
+    assert second.readings["gpu_clock_hz"].value == 612_000_000
+    absences = {absence.signal: absence for absence in heard.of(Absence)}
+    for signal in ("gpu_busy_frac", "gpu_clock_hz"):
+        assert "switched off" in absences[signal].reason and absences[signal].fix is None
 
 
 @pytest.mark.parametrize(("interval_s", "silence_s"), [(0.2, 5.0), (4.0, 12.0)])
@@ -298,7 +388,7 @@ def test_emc_is_taken_once_it_agreed_with_the_truth_and_the_outcome_is_stored(
         return {"memory": {"EMC": {"cur": 2133000, "val": val}}}
 
     right = StandIn(tmp_path / "r", updates=[with_val(80)] * 10 + [with_val(40)])
-    heard = hear(stream(right, truth=lambda: 0.8), batches(11))
+    heard = hear(stream(right, truth=lambda: Truth("sysfs", 0.8)), batches(11))
     *checked, last = heard.of(Batch)
     assert not any("emc_busy_frac" in batch.readings for batch in checked[:9])
     assert last.readings["emc_busy_frac"] == Reading(0.4, "40")
@@ -306,13 +396,33 @@ def test_emc_is_taken_once_it_agreed_with_the_truth_and_the_outcome_is_stored(
     assert last.readings["dram_bandwidth_bytes_per_s"].value == pytest.approx(27.3024e9)
     (outcome,) = heard.events("emc_check")
     assert (outcome["source"], outcome["agreed"], len(outcome["pairs"])) == ("jtop", True, 9)
+    assert outcome["against"] == "sysfs"
 
     wrong = StandIn(tmp_path / "w", updates=[with_val(0)] * 12)
-    heard = hear(stream(wrong, truth=lambda: 0.8), batches(12))
+    heard = hear(stream(wrong, truth=lambda: Truth("sysfs", 0.8)), batches(12))
     assert not any("emc_busy_frac" in batch.readings for batch in heard.of(Batch))
     assert [outcome["agreed"] for outcome in heard.events("emc_check")] == [False]
-    absent = {absence.signal for absence in heard.of(Absence)}
-    assert absent == {"emc_busy_frac", "dram_bandwidth_bytes_per_s"}
+    absent = {absence.signal: absence.fix for absence in heard.of(Absence)}
+    # Nothing is to be mended: the counter is read.
+    assert absent == {"emc_busy_frac": None, "dram_bandwidth_bytes_per_s": None}
+
+
+@pytest.mark.parametrize(
+    ("established", "fix"), [(True, "edgeprof sensor (it prints the sudo command)"), (False, None)]
+)
+def test_without_a_truth_the_sensor_is_named_where_it_helps(
+    tmp_path: Path, established: bool, fix: str | None
+) -> None:
+    board = BoardFigures(bytes_per_emc_clock=32.0, emc_counter_established=established)
+    stand_in = StandIn(tmp_path / "v", updates=[{}] * 10)
+    jtop = JtopStream(board, 0.2, stand_in.command(CLIENT))
+    absences = hear(jtop, batches(10)).of(Absence)
+    assert [absence.signal for absence in absences] == [
+        "emc_busy_frac",
+        "dram_bandwidth_bytes_per_s",
+    ]
+    assert {absence.fix for absence in absences} == {fix}
+    assert "neither the node nor tegrastats tells it" in absences[0].reason
 
 
 @pytest.mark.parametrize(
@@ -410,12 +520,26 @@ def test_s30_no_permission_names_group_and_socket(
     where = service_at / "jtop.sock"
     where.touch()
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # as for a user without rights
+    if os.geteuid() == 0:
+        os.chown(where, -1, 65534)
     group_id = where.stat().st_gid
     reason, fix = reason_and_fix(JtopStream(BOARD).start())
     assert str(where) in reason and "group" in reason
     assert fix is not None
     for step in ("usermod -aG", "newgrp", "log in again", f"--group-add {group_id}"):
         assert step in fix
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to root's group")
+def test_nobody_is_told_to_join_the_group_of_root(
+    service_at: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (service_at / "jtop.sock").touch()
+    os.chown(service_at / "jtop.sock", 0, 0)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    reason, fix = reason_and_fix(JtopStream(BOARD).start())
+    assert "root only" in reason
+    assert fix is not None and "groupadd -f jtop" in fix and "usermod" not in fix
 
 
 def test_the_interpreters_that_have_jetson_stats_run_the_client(

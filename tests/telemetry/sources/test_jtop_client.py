@@ -5,11 +5,13 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from emulated.jtop_standin import ORIN_NANO, StandIn
 
@@ -166,6 +168,34 @@ def test_it_ends_when_stdin_is_closed_even_if_it_hangs(tmp_path: Path, plan: Any
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_it_ends_with_its_parent_even_if_it_is_stopped(tmp_path: Path) -> None:
+    """It sees no end of stdin then."""
+    command = [*StandIn(tmp_path / "v", updates=[{}]).command(CLIENT), "--interval", "0.2"]
+    parent_code = (
+        "import subprocess, sys, time\n"
+        f"client = subprocess.Popen({command!r}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "client.stdout.readline()\n"
+        "print(client.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent_command = [sys.executable, "-c", parent_code]
+    with subprocess.Popen(parent_command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        client = psutil.Process(int(parent.stdout.readline()))
+        client.suspend()
+        parent.kill()
+        parent.wait()
+    try:
+        with suppress(psutil.NoSuchProcess):
+            until_s = time.monotonic() + PATIENCE_S
+            while client.status() != psutil.STATUS_ZOMBIE:
+                assert time.monotonic() < until_s, f"it is {client.status()}"
+                time.sleep(0.02)
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            client.kill()
 
 
 def test_stdout_holds_lines_of_json_only(tmp_path: Path) -> None:

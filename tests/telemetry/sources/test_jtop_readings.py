@@ -6,8 +6,14 @@ from typing import Any
 import pytest
 from emulated.jtop_standin import ORIN_NANO
 
-from edgeprof.telemetry.source import BoardFigures, Reading
-from edgeprof.telemetry.sources.jtop_readings import EmcCheck, Update, is_percentage, readings
+from edgeprof.telemetry.source import BoardFigures, Reading, SourceName
+from edgeprof.telemetry.sources.jtop_readings import (
+    EmcCheck,
+    Truth,
+    Update,
+    is_percentage,
+    readings,
+)
 
 BOARD = BoardFigures(bytes_per_emc_clock=32.0)
 
@@ -62,8 +68,14 @@ def test_s22_a_gpu_without_a_clock_keeps_its_load() -> None:
     assert gpu(status={"load": 41.0}) == {"gpu_busy_frac": 0.41, "gpu_clock_hz": None}
 
 
-def test_s22_a_gpu_whose_power_is_gated_has_a_clock_of_0_and_no_load() -> None:
-    assert gpu(status={}, freq={"cur": 0}) == {"gpu_busy_frac": None, "gpu_clock_hz": 0}
+def test_s22_a_gpu_whose_power_is_gated_has_no_clock_and_no_load() -> None:
+    """Its file shows 0, which is no frequency."""
+    assert gpu(status={}, freq={"cur": 0}) == {"gpu_busy_frac": None, "gpu_clock_hz": None}
+    gated = {"gpu": {"freq": {"cur": 0, "GPC": [0, 0]}}}
+    found = readings(update(gpu=gated), BOARD, believe_emc=False)
+    assert found["gpu_clock_hz"] == Reading(None, "0", reason="the GPU is switched off")
+    assert found["gpu_busy_frac"] == Reading(None, reason="the GPU is switched off")
+    assert gpu(freq={"cur": 0, "GPC": [0, 612_000]})["gpu_clock_hz"] == 612_000_000
 
 
 def test_s23_an_empty_gpu_is_unknown() -> None:
@@ -156,7 +168,15 @@ def test_a_percentage_that_is_believed_gives_bandwidth_at_its_clock() -> None:
 
 def checked(pairs: Sequence[tuple[float | None, float | None]]) -> tuple[bool, dict[str, Any]]:
     """What ten updates come to; each is the percentage and the true share."""
-    truths: Iterator[float | None] = iter([truth for _, truth in pairs])
+    return checked_against("sysfs", pairs)
+
+
+def checked_against(
+    source: SourceName, pairs: Sequence[tuple[float | None, float | None]]
+) -> tuple[bool, dict[str, Any]]:
+    truths: Iterator[Truth | None] = iter(
+        [None if truth is None else Truth(source, truth) for _, truth in pairs]
+    )
     check = EmcCheck(lambda: next(truths))
     outcomes = [check.look(percent) for percent, _ in pairs]
     assert outcomes[:-1] == [None] * 9
@@ -188,8 +208,6 @@ def test_one_pair_that_disagrees_is_enough() -> None:
     [
         [(1.0, 0.01)] * 10,  # an idle board proves nothing: wrong by 100 it would say 0
         [(80.0, 0.8), (20.0, 0.2)] * 5,  # nor does a load that changes within an update
-        [(80.0, None)] * 10,
-        [(None, 0.8)] * 10,
         [(80.0, 0.8)] * 3 + [(80.0, None)] * 7,  # two pairs
     ],
 )
@@ -202,11 +220,60 @@ def test_without_three_steady_pairs_under_load_it_is_not_believed(
 
 
 def test_without_a_truth_it_is_not_believed() -> None:
-    check = EmcCheck(None)
-    outcome = check.look(80.0)
+    agreed, outcome = checked([(80.0, None)] * 10)
+    assert not agreed
     assert outcome == {
         "agreed": False,
+        "against": None,
         "pairs": [],
-        "reason": "nothing on this board to compare it with",
+        "reason": "neither the node nor tegrastats tells it",
     }
-    assert not check.agreed and check.look(80.0) is None
+
+
+def test_a_service_that_tells_no_percentage_is_no_service_without_a_steady_load() -> None:
+    agreed, outcome = checked([(None, 0.8)] * 10)
+    assert not agreed
+    assert (outcome["against"], outcome["reason"]) == ("sysfs", "the service tells none")
+
+
+def test_the_whole_per_cents_of_tegrastats_are_a_truth_too() -> None:
+    agreed, outcome = checked_against("tegrastats", [(0.0, 0.8)] * 10)
+    assert not agreed
+    assert outcome["against"] == "tegrastats"
+    assert outcome["pairs"] == [[0.0, 0.8]] * 9
+    assert outcome["reason"] == "said 0.00% where 80.00% was true"
+    assert checked_against("tegrastats", [(80.0, 0.81)] * 10)[0]
+
+
+def test_all_pairs_are_against_one_source() -> None:
+    """Another one may average over another time."""
+    truths = iter([Truth("tegrastats", 0.8)] * 4 + [Truth("sysfs", 0.8)] * 6)
+    check = EmcCheck(lambda: next(truths))
+    *_, outcome = [check.look(80.0) for _ in range(10)]
+    assert outcome is not None
+    assert outcome["against"] == "sysfs"
+    assert outcome["pairs"] == [[0.8, 0.8]] * 5  # of 6 readings, the first has none before it
+
+
+def test_a_check_that_is_cut_short_believes_nothing_and_says_how_far_it_came() -> None:
+    check = EmcCheck(lambda: Truth("sysfs", 0.8))
+    assert check.cut_short() is None  # nothing came: there is no outcome
+    for _ in range(6):
+        check.look(80.0)
+    outcome = check.cut_short()
+    assert outcome is not None
+    assert not check.agreed and outcome["agreed"] is False
+    assert outcome["pairs"] == [[0.8, 0.8]] * 5
+    assert outcome["reason"] == "the recording ended after 6 of 10 updates"
+
+    unknown = EmcCheck(lambda: None)
+    unknown.look(80.0)
+    outcome = unknown.cut_short()
+    assert outcome is not None
+    assert outcome["reason"] == "neither the node nor tegrastats tells it"
+
+
+def test_a_check_that_is_done_is_not_cut_short() -> None:
+    check = EmcCheck(lambda: Truth("sysfs", 0.8))
+    assert [check.look(80.0) is not None for _ in range(10)] == [False] * 9 + [True]
+    assert check.cut_short() is None and check.agreed

@@ -7,15 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from edgeprof.errors import FileFault, UsageFault
 from edgeprof.session.records import SCHEMA_VERSION, Event, Sample, SessionInfo, Signal
 from edgeprof.session.store import SessionWriter
 from edgeprof.telemetry.chain import WHOLE_SOURCE
-from edgeprof.telemetry.source import Absence, Batch, BoardFigures
-from edgeprof.telemetry.sources.replay import ReplayStream
+from edgeprof.telemetry.source import Absence, Batch, BoardFigures, Reading
+from edgeprof.telemetry.sources.replay import Recording, ReplayStream, find_recording
 
 BOARD = BoardFigures(bytes_per_emc_clock=32.0)
 LINE = "RAM 2850/7486MB (lfb 33x4MB) EMC_FREQ {}%@2133 VDD_IN 3582mW/3582mW"
 Told = Batch | Absence | Event
+INFO = SessionInfo(
+    id="s", created_utc="2026-09-19T13:34:40Z", edgeprof_version="0", kind="watch",
+    schema_version=SCHEMA_VERSION, recipe={}, device={"name": "Paper board"}, environment={},
+    models={},
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -113,12 +119,8 @@ def test_other_files_say_why_not(tmp_path: Path, content: bytes) -> None:
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
     """Power from two sources, one reading of it suspect; a temperature every other time."""
-    info = SessionInfo(
-        id="s", created_utc="2026-09-19T13:34:40Z", edgeprof_version="0", kind="watch",
-        schema_version=SCHEMA_VERSION, recipe={}, device={}, environment={}, models={},
-    )  # fmt: skip
     path = tmp_path / "s.sqlite"
-    writer = SessionWriter(path, info)
+    writer = SessionWriter(path, INFO)
     names = (("power_w.total", "jtop"), ("power_w.total", "sysfs"), ("temp_c.tj", "sysfs"))
     for number, (name, source) in enumerate(names, start=1):
         writer.add(
@@ -149,7 +151,8 @@ def test_a_session_is_played_from_its_best_source(session: Path) -> None:
     qualities = [batch.readings["power_w.total"].quality for batch in heard]
     assert qualities == ["replayed", "suspect", "replayed", "replayed"]
     assert [len(batch.readings) for batch in heard] == [2, 1, 2, 1]
-    assert heard[2].readings["temp_c.tj"] == (42.0, "42.0", "replayed")
+    # That it is replayed its source tells.
+    assert heard[2].readings["temp_c.tj"] == Reading(42.0, "42.0", "simulated")
     # A read of 4 ms and steps of 100 ms, twice as fast
     assert [batch.t1_ns - batch.t0_ns for batch in heard] == [2_000_000] * 4
     assert [batch.t1_ns - heard[0].t1_ns for batch in heard] == [
@@ -160,6 +163,40 @@ def test_a_session_is_played_from_its_best_source(session: Path) -> None:
     ]
     channel = stream.channel("power_w.total")
     assert channel.window_s == 0.25 and channel.note == "recorded from sysfs: as told"
+
+
+def test_a_recording_knows_its_board(session: Path, log: Path) -> None:
+    assert find_recording(session, None) == Recording(path=session, device={"name": "Paper board"})
+    assert find_recording(log, None) == Recording(path=log, device=None)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "neither a session nor a log"),
+        (b"root:x:0:0:root:/root:/bin/sh\n", "neither a session nor a log"),
+        (b"SQLite format 3\0" + b"\0" * 100, "not a readable session"),
+        ((LINE.format(1) + "\n").encode() * 3, "--interval"),
+    ],
+)
+def test_what_cannot_be_played_is_told_before(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "board.log"
+    path.write_bytes(content)
+    with pytest.raises((FileFault, UsageFault), match=says) as caught:
+        find_recording(path, None)
+    assert str(path) in str(caught.value)
+
+
+def test_a_session_without_readings_and_a_device_file_are_no_recordings(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    writer = SessionWriter(path, INFO)
+    writer.add(Signal(id=1, name="temp_c.tj", unit="1", source="sysfs"))
+    writer.add(Sample(signal_id=1, t0_ns=1, t1_ns=2, value=None))
+    writer.close()
+    with pytest.raises(FileFault, match="without a single reading"):
+        find_recording(path, None)
+    with pytest.raises(UsageFault, match="/dev/null"):
+        find_recording(Path("/dev/null"), None)
 
 
 def test_it_can_be_closed_in_the_middle(log: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from emulated.boards import BOARDS
+from emulated.tree import build
 from handmade_tree import absences, channels, put, readings, values
 from msgspec import Struct
 
@@ -348,7 +350,7 @@ def test_without_root_and_sensor_the_remedy_is_named(guarded_board: Path) -> Non
     for signal in EMC:
         reason, fix = seen.absences[signal]
         assert reason.startswith("only root can open the EMC")
-        assert fix == "sudo edgeprof sensor"
+        assert fix == "edgeprof sensor (it prints the sudo command)"
 
 
 def test_without_root_what_the_sensor_lends_is_read(guarded_board: Path) -> None:
@@ -386,3 +388,15 @@ def test_a_sensor_without_the_counter_is_not_asked_for_again(guarded_board: Path
     reason, fix = seen.absences["emc_busy_frac"]
     assert reason.endswith("the kernel module tegra_cactmon_mc_all is not loaded")
     assert fix == "sudo modprobe tegra_cactmon_mc_all"
+
+
+@pytest.mark.parametrize("board", list(BOARDS))
+def test_every_window_that_is_stated_is_stated_on_some_ground(tmp_path: Path, board: str) -> None:
+    build(tmp_path, board)
+    told = channels(offer_of(tmp_path))
+    assert {"cpu_busy_frac", "ram_used_bytes", "gpu_clock_hz"} <= told.keys()
+    for channel in told.values():
+        assert (channel.window_basis is None) == (channel.window_kind == "unknown"), channel.name
+    # /proc/stat counts ticks since the start: a difference of two reads is of the time between.
+    busy = told["cpu_busy_frac"]
+    assert (busy.window_kind, busy.window_basis) == ("boxcar", "documented")

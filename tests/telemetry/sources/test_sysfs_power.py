@@ -1,14 +1,16 @@
 """Power rails by their labels; watts worked out by hand."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from handmade_tree import absences, channels, link, put, readings, values
 
-from edgeprof.telemetry.source import BoardFigures, Offer
+from edgeprof.hardware.board_files import BoardFiles
+from edgeprof.telemetry.source import BoardFigures, Offer, Reading
 from edgeprof.telemetry.sources.sysfs import open_sysfs
+from edgeprof.telemetry.sources.sysfs_power import open_power
 
 TOTAL, SUM = "power_w.total", "power_w.module_sum"
 Rail = tuple[str, int, int]  # label, mV, mA
@@ -180,3 +182,60 @@ def test_a_register_that_cannot_be_read_costs_its_rail_only(tmp_path: Path) -> N
 def test_a_board_without_sensors_says_so(tmp_path: Path) -> None:
     put(tmp_path, {"/sys/class/hwmon/hwmon0/name": "pwmfan"})
     assert absences(offer_of(tmp_path))["power_w"].reason.startswith("there is no power sensor")
+
+
+# A chip is registered anew
+
+
+def read_of(root: Path, now_ns: list[int]) -> Callable[[], Mapping[str, Reading]]:
+    """How the rails are read while the clock shows the only entry of ``now_ns``."""
+    offer = open_power(BoardFiles(root), BoardFigures(root=str(root)), clock=lambda: now_ns[0])
+    return offer.readers[0].read
+
+
+def forget_chip(root: Path, chip: str) -> None:
+    """Take away all that shows it."""
+    shutil.rmtree(root / chip.lstrip("/"))
+    (root / "sys/bus/i2c/devices/1-0040").unlink()
+    (root / f"sys/class/hwmon/{Path(chip).name}").unlink()
+
+
+def test_a_chip_with_another_number_is_found_again_by_its_place_and_label(tmp_path: Path) -> None:
+    now_ns = [0]
+    chip = put_chip(tmp_path, ORIN_NANO)
+    read = read_of(tmp_path, now_ns)
+    assert read()[TOTAL].value == pytest.approx(5.8944)
+    forget_chip(tmp_path, chip)
+    lost = read()[TOTAL]
+    assert (lost.value, lost.reason) == (None, "no such file or directory")
+    now_ns[0] += 1_000_000_000
+    assert read()[TOTAL].value is None
+    # Its rails are in another order, and there is a new chip with the number that it had.
+    put_chip(tmp_path, [*ORIN_NANO[1:], ("VDD_IN", 5000, 1000)], number=7)
+    put_chip(tmp_path, [("VDD_IN", 12000, 9000)], address="1-0041", number=3)
+    now_ns[0] += 999_999_999
+    assert read()[TOTAL].value is None  # it is looked for once a second
+    now_ns[0] += 1
+    found = read()
+    assert found[TOTAL].value == pytest.approx(5.0)
+    assert found["power_w.VDD_SOC"].value == pytest.approx(1.37536)
+    assert set(found) == {TOTAL, "power_w.VDD_CPU_GPU_CV", "power_w.VDD_SOC"}
+
+
+def test_of_two_chips_that_cannot_be_told_apart_neither_is_taken(tmp_path: Path) -> None:
+    now_ns = [0]
+    folder = "/sys/class/hwmon/hwmon3"  # no device tells where it sits
+    rails = {f"{folder}/in1_label": "VDD_IN", f"{folder}/in1_input": "5000"}
+    put(tmp_path, {f"{folder}/name": "ina3221", **rails, f"{folder}/curr1_input": "1000"})
+    read = read_of(tmp_path, now_ns)
+    assert read()[TOTAL].value == 5.0
+    shutil.move(tmp_path / folder.lstrip("/"), tmp_path / "sys/class/hwmon/hwmon4")
+    shutil.copytree(tmp_path / "sys/class/hwmon/hwmon4", tmp_path / "sys/class/hwmon/hwmon5")
+    shutil.rmtree(tmp_path / "sys/class/hwmon/hwmon4")
+    shutil.copytree(tmp_path / "sys/class/hwmon/hwmon5", tmp_path / "sys/class/hwmon/hwmon3")
+    for second in range(3):
+        now_ns[0] = second * 1_000_000_000
+        assert read()[TOTAL].value is None
+    shutil.rmtree(tmp_path / "sys/class/hwmon/hwmon3")
+    now_ns[0] = 3_000_000_000
+    assert read()[TOTAL].value == 5.0
