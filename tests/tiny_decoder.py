@@ -34,7 +34,7 @@ class Decoder(Struct, frozen=True, kw_only=True):
     head_dim: int = 16
     ffn: int = 24
     vocab: int = 40
-    columns: int | None = 40
+    columns: int = 40
     open_columns: bool = False
     context: int = 64
     seed: int = 0
@@ -60,7 +60,7 @@ def weights(spec: Decoder) -> dict[str, Floats]:
     width, kv = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
 
     def matrix(rows: int, columns: int) -> Floats:
-        return (rng.standard_normal((rows, columns)) / rows**0.5).astype(np.float32)
+        return np.asarray(rng.standard_normal((rows, columns)) / rows**0.5, np.float32)
 
     made = {"embedding": rng.standard_normal((spec.vocab, spec.hidden)).astype(np.float32)}
     for layer in range(spec.layers):
@@ -73,7 +73,8 @@ def weights(spec: Decoder) -> dict[str, Floats]:
             f"{layer}.up": matrix(spec.hidden, spec.ffn),
             f"{layer}.down": matrix(spec.ffn, spec.hidden),
         }
-    made["head"] = matrix(spec.hidden, spec.columns or spec.vocab)
+    made["head"] = matrix(spec.hidden, spec.columns)
+    made["head"][:, spec.vocab :] *= 100  # padding that would be chosen, if it were looked at
     return made
 
 
@@ -86,11 +87,11 @@ def rotary_tables(spec: Decoder) -> tuple[Floats, Floats]:
 def rounded(values: Floats, storage: str) -> Floats:
     """As a cache of this type gives them back."""
     if storage == "f16":
-        return values.astype(np.float16).astype(np.float64)
+        return np.asarray(values.astype(np.float16), np.float64)
     if storage == "bf16":
         bits = values.astype(np.float32).view(np.uint32)
         even = bits + 0x7FFF + ((bits >> 16) & 1)  # to the nearest, ties to even
-        return (even & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+        return np.asarray((even & np.uint32(0xFFFF0000)).view(np.float32), np.float64)
     return values
 
 
@@ -124,7 +125,7 @@ def reference_logits(spec: Decoder, tokens: list[int]) -> Floats:
         gate = normed @ w[f"{layer}.gate"]
         x = x + (gate / (1 + np.exp(-gate)) * (normed @ w[f"{layer}.up"])) @ w[f"{layer}.down"]
     logits = _rms(x) @ w["head"]
-    return logits[:, : spec.vocab]
+    return np.asarray(logits[:, : spec.vocab])
 
 
 def _rms(x: Floats) -> Floats:
@@ -160,10 +161,7 @@ def write_folder(spec: Decoder, path: Path, *, external: bool = False) -> Decode
 def build(spec: Decoder) -> onnx.ModelProto:
     """The graph of the decoder."""
     graph = _Graph(spec)
-    if spec.merged:
-        nodes = [graph.branches()]
-    else:
-        nodes = graph.body("", past=True)
+    nodes = [graph.branches()] if spec.merged else graph.body("", past=True)
     inputs, outputs = graph.inputs(), graph.outputs()
     tensors = [numpy_helper.from_array(value, name) for name, value in graph.constants.items()]
     made = helper.make_graph(nodes, "decoder", inputs, outputs, tensors)
@@ -202,7 +200,7 @@ class _Graph:
 
     def outputs(self) -> list[Any]:
         spec = self.spec
-        columns: int | str = "columns" if spec.open_columns else spec.columns or spec.vocab
+        columns: int | str = "columns" if spec.open_columns else spec.columns
         shape = ["batch", "rows", columns]
         made = [_value(spec.head, KINDS[spec.logits], shape)]
         made += [self._cache(spec.present, layer, kind, "all") for layer, kind in self._kinds()]
@@ -225,6 +223,8 @@ class _Graph:
         self._nodes, self._prefix = [], prefix
         spec = self.spec
         x = self._op("Gather", ["embedding", spec.tokens])
+        if spec.merged and past:
+            x = self._op("Add", [x, self._nothing_of_a_past()])
         positions = self._positions(past)
         if spec.attention == "gqa":
             counts = self._gqa_counts()
@@ -246,6 +246,12 @@ class _Graph:
             x = self._op("Add", [x, self._op("MatMul", [both, f"{layer}.down"])])
         self._head(self._rms(x))
         return self._nodes
+
+    def _nothing_of_a_past(self) -> str:
+        """0, which only a cache with something in it can give: the largest of none is an error."""
+        whole = self._op("Cast", [self.spec.past % (0, "key")], to=TensorProto.FLOAT)
+        largest = self._op("ReduceMax", [whole], keepdims=0)
+        return self._op("Mul", [largest, self._number(0.0)])
 
     def _head(self, x: str) -> None:
         spec = self.spec
@@ -352,7 +358,9 @@ class _Graph:
 
     def _merged_heads(self, x: str) -> str:
         turned = self._op("Transpose", [x], perm=[0, 2, 1, 3])
-        return self._op("Reshape", [turned, self._ints(1, -1, self.spec.heads * self.spec.head_dim)])
+        return self._op(
+            "Reshape", [turned, self._ints(1, -1, self.spec.heads * self.spec.head_dim)]
+        )
 
     def _rotated(self, x: str, positions: str) -> str:
         half = self.spec.head_dim // 2
@@ -377,7 +385,9 @@ class _Graph:
         shape = self._op("Shape", [name])
         return self._op("Gather", [shape, self._scalar(axis)])
 
-    def _op(self, kind: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
+    def _op(
+        self, kind: str, inputs: list[str], output: str | None = None, **attributes: Any
+    ) -> str:
         output = output or f"{self._prefix}{kind}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, inputs, [output], name=output, **attributes))
         return output
@@ -400,13 +410,12 @@ class _Graph:
 
     def _cache(self, pattern: str, layer: int, kind: str, length: str) -> Any:
         spec = self.spec
-        sizes: list[int | str] = {
+        sizes: list[Any] = {
             2: ["batch", spec.kv_heads, length, spec.head_dim],
             1: ["batch", length, spec.kv_heads, spec.head_dim],
             3: ["batch", spec.kv_heads, spec.head_dim, length],
         }[spec.axis]
-        name = pattern % (layer, kind) if "%s" in pattern else pattern % (2 * layer + (kind == "value"))
-        return _value(name, KINDS[spec.cache], sizes)
+        return _value(pattern % (layer, kind), KINDS[spec.cache], sizes)
 
 
 def _value(name: str, kind: int, shape: list[Any]) -> Any:

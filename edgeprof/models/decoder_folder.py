@@ -118,6 +118,11 @@ class DecoderFolder(Struct, frozen=True, kw_only=True):
     outputs: _GenaiOutputs
 
     @property
+    def location(self) -> Path:
+        """The path that leads to this very graph again: optimum's folders may hold several."""
+        return self.path if (self.path / GENAI_NAME).is_file() else self.onnx_path
+
+    @property
     def head_rows_path(self) -> Path | None:
         """The list of tokens the head knows, where the head was cut."""
         path = self.path / HEAD_ROWS_NAME

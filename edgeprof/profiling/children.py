@@ -115,14 +115,14 @@ def _start(module: str, orders: int, messages: int, errors: int) -> "subprocess.
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env=_environment(),
+            env=child_environment(),
             cwd="/",  # no module that lies about in the current folder is imported
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """The child finds this very edgeprof, and what the parent's PYTHONPATH names."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     places = [Path(edgeprof.__file__).parent.parent, *(Path(part) for part in given if part)]

@@ -21,7 +21,7 @@ from edgeprof.profiling.channel import Outbox
 from edgeprof.profiling.child import Control, serve
 from edgeprof.profiling.divergence import first_divergence, logit_gap
 from edgeprof.profiling.journal import Interrupted, Journal, ModelName
-from edgeprof.profiling.loading import open_model
+from edgeprof.profiling.loading import open_model, provider_detail
 from edgeprof.profiling.messages import DecodeJob, Ended, Message, ModelReady, Order, Plan
 from edgeprof.profiling.prompts import render
 from edgeprof.profiling.schedule import leg_count, model_drafters, variant_order
@@ -34,7 +34,7 @@ from edgeprof.runner.drafters import NgramDrafter as NgramLookup
 from edgeprof.runner.held import held_passes
 from edgeprof.runner.ort_model import OrtModel
 from edgeprof.runner.sampling import Chance, Dice, Sampler
-from edgeprof.session.records import Leg, ModelRecord, Phase
+from edgeprof.session.records import Event, Leg, ModelRecord, Phase
 
 _clock = time.monotonic_ns
 # The threads of a model that ran before go on spinning for some 60 ms (measured), then they park.
@@ -99,6 +99,10 @@ class _Decoding:
             prepared, capacity=capacity, clock=_clock
         )
         self._put(ModelReady(key=key, model=self._records[key]))
+        if detail := provider_detail(key, self._models[key]):
+            self._put(
+                Event(leg_id=None, t_ns=_clock(), kind="provider", severity="info", detail=detail)
+            )
 
     def _note_fewer_threads(self) -> None:
         """Where the recipe asks a model for more threads than there are cores."""

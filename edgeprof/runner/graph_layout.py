@@ -21,7 +21,7 @@ Role = Literal[
 
 # What exporters call the inputs beside the cache. "last" is the last position after the pass,
 # "rows" how many rows of logits are wanted, "first_row" the first row that is.
-_NAMES: Mapping[str, Role] = {
+_NAMES: dict[str, Role] = {
     "input_ids": "tokens",
     "position_ids": "positions",
     "attention_mask": "mask",

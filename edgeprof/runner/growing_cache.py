@@ -85,7 +85,8 @@ def _cutting_graph(tensors: Sequence[CacheTensor]) -> bytes:
         helper.make_tensor(f"edgeprof.{number}", TensorProto.INT64, [1], [number])
         for number in range(4)
     ]
-    nodes, inputs, outputs = [], [length], []
+    nodes: list[Any] = []
+    inputs, outputs = [length], list[Any]()
     for tensor in tensors:
         for name, values in ((tensor.past, inputs), (tensor.present, outputs)):
             shape: list[int | str] = [*tensor.shape]

@@ -48,8 +48,9 @@ _PROBED_TOKENS = 2
 class OrtModel:
     """A decoder in ONNX Runtime. See TokenModel for what its methods promise.
 
-    ``providers`` lists the providers of the session in order; ``placement``, where it was asked,
-    which operators run on which. ``load_s`` is the time it took to open the session.
+    ``setup`` is how its provider was set up, ``providers`` lists those of the session in order.
+    ``placement`` says which operators run on which; None on the CPU, which takes all. ``load_s`` is
+    the time it took to open the session.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class OrtModel:
         capacity: int,
         clock: Callable[[], int],
     ) -> None:
+        self.setup = setup
         self.load_s = 0.0
         self.placement: Placement | None = None
         self._folder = folder
@@ -86,20 +88,19 @@ class OrtModel:
     def open(
         cls,
         folder: DecoderFolder,
+        setup: SessionSetup | None = None,
         *,
-        provider: str = "cpu",
-        threads: int,
+        threads: int | None = None,
         capacity: int,
         clock: Callable[[], int] = time.monotonic_ns,
-        setup: SessionSetup | None = None,
     ) -> "OrtModel":
         """Load the graph and allocate a cache for ``capacity`` tokens (at most the context).
 
-        ``setup`` says more of the session than ``provider`` and ``threads`` do. Raises
-        EnvironmentFault where the provider is missing or leaves nodes that it may not leave,
-        FileFault where the graph cannot be loaded or has a layout that is not served.
+        ``threads`` alone are those of a session on the CPU. Raises EnvironmentFault where the
+        provider is missing or leaves nodes that it may not leave, FileFault where the graph cannot
+        be loaded or has a layout that is not served.
         """
-        setup = setup or SessionSetup(provider, threads)
+        setup = setup or SessionSetup("cpu", threads or 1)
         layout = read_layout(read_onnx_graph(folder.onnx_path), folder)
         slots = usable_capacity(folder, capacity)
         _check_capture(folder, layout, setup)
@@ -109,10 +110,9 @@ class OrtModel:
         session = open_session(folder.onnx_path, setup, entries=RECORD_ENTRY)
         model = cls(folder, layout, session, setup, capacity=capacity, clock=clock)
         if layout.columns is None:
-            layout = replace(layout, columns=model.measure_columns())
-            model = cls(folder, layout, session, setup, capacity=capacity, clock=clock)
+            model.learn_columns()
         if setup.provider != "cpu":
-            model.placement = assigned_nodes(session) or _profiled(folder, layout, setup)
+            model.placement = assigned_nodes(session) or profiled_placement(folder, layout, setup)
             require_placement(
                 model.placement,
                 PROVIDERS[setup.provider].title,
@@ -177,14 +177,16 @@ class OrtModel:
         self.extend([0], rows=1)
         self.rewind(0)
 
-    def measure_columns(self) -> int:
+    def learn_columns(self) -> None:
         """The columns of the logits, where the graph leaves them open: seen in a pass."""
         binding = self._binding(1, 1)
         binding.inputs.write([0], PassShape(0, 1, 1, 1))
         self._cache.bind_pass(binding.io, 0, 1)
         binding.io.bind_output(self._layout.logits, "cpu")  # bound last, so it comes out last
         run_bound(self._session, binding.io, str(self._folder.onnx_path))
-        return int(binding.io.get_outputs()[-1].shape()[-1])
+        columns = int(binding.io.get_outputs()[-1].shape()[-1])
+        self._layout = replace(self._layout, columns=columns)
+        self._columns = _count_columns(self._folder, self._layout, self._head_rows)
 
     def _binding(self, count: int, rows: int) -> "_Binding":
         """The binding for passes of ``count`` tokens and ``rows`` logit rows, made once."""
@@ -218,7 +220,7 @@ class OrtModel:
         Bound anew for every pass, since another one may have needed a larger one in between.
         """
         columns = self._layout.columns
-        assert columns is not None, "measured when the model was opened"
+        assert columns is not None, "learned when the model was opened"
         if rows * columns > self._logits.size:
             self._logits = np.empty(rows * columns, self._logits.dtype)
         logits = self._logits[: rows * columns].reshape(rows, columns)
@@ -283,7 +285,7 @@ def _shape_range(layout: Layout, slots: int) -> tuple[str, str, str]:
     return least, usual, largest
 
 
-def _profiled(folder: DecoderFolder, layout: Layout, setup: SessionSetup) -> Placement:
+def profiled_placement(folder: DecoderFolder, layout: Layout, setup: SessionSetup) -> Placement:
     """Where the nodes of one pass ran, in a short session of its own: profiling slows a session."""
     with tempfile.TemporaryDirectory(prefix="edgeprof-") as scratch:
         session = open_session(folder.onnx_path, setup, profile_prefix=Path(scratch) / "pass")

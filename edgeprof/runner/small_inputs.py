@@ -13,11 +13,11 @@ from edgeprof.runner.providers import load_onnxruntime
 
 
 class PassShape(NamedTuple):
-    """A pass of ``count`` tokens after ``past`` cached ones, of which the last ``rows`` give
-    logits. Attention sees ``total`` positions."""
+    """A pass of ``new`` tokens after ``past`` cached ones, of which the last ``rows`` give logits.
+    Attention sees ``total`` positions."""
 
     past: int
-    count: int
+    new: int
     total: int
     rows: int
 
@@ -55,7 +55,7 @@ class SmallInputs:
             if value.role == "tokens":
                 tensor.array[0] = tokens
             elif value.role == "positions":
-                tensor.array[0] = np.arange(shape.past, shape.past + shape.count)
+                tensor.array[0] = np.arange(shape.past, shape.past + shape.new)
             elif value.role == "mask":
                 tensor.array[0] = np.arange(tensor.array.shape[1]) < shape.total
             else:
@@ -125,5 +125,5 @@ def _number(value: SmallInput, shape: PassShape) -> int:
         "last": shape.total - 1,
         "total": shape.total,
         "rows": shape.rows,
-        "first_row": shape.count - shape.rows,
+        "first_row": shape.new - shape.rows,
     }[value.role]
