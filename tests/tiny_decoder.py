@@ -103,11 +103,12 @@ def reference_logits(spec: Decoder, tokens: list[int]) -> Floats:
     causal = np.tril(np.ones((len(tokens), len(tokens)), bool))
 
     def heads(values: Floats, count: int) -> Floats:
-        return values.reshape(len(tokens), count, spec.head_dim).swapaxes(0, 1)
+        return np.asarray(values.reshape(len(tokens), count, spec.head_dim).swapaxes(0, 1))
 
     def rotated(values: Floats) -> Floats:
         low, high = np.split(values, 2, axis=-1)
-        return np.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
+        turned = [low * cos - high * sin, high * cos + low * sin]
+        return np.asarray(np.concatenate(turned, axis=-1))
 
     for layer in range(spec.layers):
         normed = _rms(x)
@@ -138,7 +139,7 @@ def write_folder(spec: Decoder, path: Path, *, external: bool = False) -> Decode
     model = build(spec)
     onnx.checker.check_model(model, full_check=spec.attention == "standard")
     if external:
-        onnx.save(model, path / "model.onnx", save_as_external_data=True, size_threshold=0,
+        onnx.save(model, path / "model.onnx", save_as_external_data=True, size_threshold=256,
                   location="model.onnx_data")  # fmt: skip
     else:
         onnx.save(model, path / "model.onnx")

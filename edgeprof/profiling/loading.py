@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from edgeprof.catalog import identify_board
-from edgeprof.errors import EnvironmentFault
+from edgeprof.errors import EnvironmentFault, FileFault
 from edgeprof.hardware.memory_state import read_memory_state
 from edgeprof.models.cache import KEY_DIGITS, cache_dir
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.models.readers.onnx_graph import read_onnx_graph
+from edgeprof.models.readers.onnx_model import describe_onnx
 from edgeprof.profiling.messages import PreparedModel
 from edgeprof.runner.agreement import logit_distance
 from edgeprof.runner.ort_model import OrtModel
@@ -30,7 +31,7 @@ def open_model(
 ) -> tuple[OrtModel, ModelRecord]:
     """The model, loaded on its provider with a cache for ``capacity`` tokens, and its record."""
     folder = read_decoder_folder(Path(prepared.folder))
-    model = OrtModel.open(folder, _setup(prepared, folder), capacity=capacity, clock=clock)
+    model = OrtModel.open(folder, session_setup(prepared, folder), capacity=capacity, clock=clock)
     if prepared.provider != "cpu":
         require_parity(model, folder)
     manifest = folder.manifest
@@ -45,15 +46,34 @@ def open_model(
         vocab_size=folder.vocab_size,
         capacity_tokens=model.capacity,
         layers=folder.layers,
-        parameters=manifest.parameters if manifest else None,
-        streamed_weight_bytes=manifest.streamed_weight_bytes if manifest else None,
-        resident_weight_bytes=manifest.resident_weight_bytes if manifest else None,
-        kv_bytes_per_token=manifest.kv_bytes_per_token if manifest else None,
-        flop_per_token=manifest.flop_per_token if manifest else None,
         load_s=model.load_s,
         kernel=manifest.kernel if manifest else None,
+        **_sizes(folder, model),
     )
     return model, record
+
+
+def _sizes(folder: DecoderFolder, model: OrtModel) -> dict[str, Any]:
+    """What the manifest says, or else the graph; nothing where that is of no known form."""
+    if manifest := folder.manifest:
+        return {
+            "parameters": manifest.parameters,
+            "streamed_weight_bytes": manifest.streamed_weight_bytes,
+            "resident_weight_bytes": manifest.resident_weight_bytes,
+            "kv_bytes_per_token": manifest.kv_bytes_per_token,
+            "flop_per_token": manifest.flop_per_token,
+        }
+    try:
+        spec = describe_onnx(folder.onnx_path)
+    except FileFault:
+        return {}
+    return {
+        "parameters": spec.parameters,
+        "streamed_weight_bytes": spec.streamed_weight_bytes,
+        "resident_weight_bytes": spec.resident_weight_bytes,
+        "kv_bytes_per_token": model.kv_bytes_per_token,
+        "flop_per_token": 2 * spec.used_parameters,
+    }
 
 
 def require_parity(model: OrtModel, folder: DecoderFolder) -> float | None:
@@ -88,19 +108,22 @@ def provider_detail(key: str, model: OrtModel) -> dict[str, Any] | None:
     }
 
 
-def _setup(prepared: PreparedModel, folder: DecoderFolder) -> SessionSetup:
-    """What the provider needs to know besides the recipe's settings."""
+def session_setup(
+    prepared: PreparedModel, folder: DecoderFolder, root: Path = Path("/")
+) -> SessionSetup:
+    """What the provider needs to know besides the recipe's settings; the board's files lie below
+    ``root``."""
     on_gpu = prepared.provider != "cpu"
     return SessionSetup(
         provider=prepared.provider,
         threads=prepared.threads,
         settings=prepared.provider_settings,
-        memory_limit_bytes=_arena_limit_bytes() if on_gpu else None,
+        memory_limit_bytes=_arena_limit_bytes(root) if on_gpu else None,
         engine_folder=_engine_folder(prepared, folder) if prepared.provider == "tensorrt" else None,
     )
 
 
-def _arena_limit_bytes(root: Path = Path("/")) -> int | None:
+def _arena_limit_bytes(root: Path) -> int | None:
     """Of a board, whose GPU takes from the same memory as all others; None elsewhere."""
     available = read_memory_state(root).available_bytes
     if available is None or identify_board(root).facts.model is None:

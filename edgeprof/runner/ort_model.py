@@ -128,6 +128,11 @@ class OrtModel:
         return list(self._session.get_providers())
 
     @property
+    def kv_bytes_per_token(self) -> int:
+        """What the cache grows by with each token."""
+        return sum(tensor.bytes_per_token for tensor in self._layout.caches)
+
+    @property
     def vocab_size(self) -> int:
         return self._folder.vocab_size
 

@@ -43,9 +43,9 @@ def test_only_a_rejection_within_a_pass_copies(
     assert copies == [(7, 5)]
 
 
-@pytest.mark.parametrize("choices", [{"axis": 1}, {"heads": 2, "kv_heads": 1}])
+@pytest.mark.parametrize("spec", [Decoder(axis=1), Decoder(heads=2, kv_heads=1)])
 def test_first_tokens_that_are_first_bytes_are_never_copied(
-    tmp_path: Path, copies: list[tuple[int, int]], choices: dict[str, int]
+    tmp_path: Path, copies: list[tuple[int, int]], spec: Decoder
 ) -> None:
-    run(OrtModel.open(write_folder(Decoder(**choices), tmp_path), threads=1, capacity=16))
+    run(OrtModel.open(write_folder(spec, tmp_path), threads=1, capacity=16))
     assert copies == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from edgeprof.runner.ort_model import OrtModel
 from edgeprof.runner.providers import SessionSetup
 
 TOKENS = [7, 1, 30, 39, 12, 9, 3, 11, 20, 8, 5, 6]
-GQA = {"attention": "gqa", "positions": False}
+GQA: dict[str, Any] = {"attention": "gqa", "positions": False}
 # float32 sums of some 30 products of size 1 against float64.
 FLOAT32 = 1e-5
 # 16-bit types keep 11 and 8 bits: half a step of logits that stay below 8.
@@ -23,7 +24,7 @@ FLOAT16_LOGITS, BFLOAT16_LOGITS = 4 * 2**-11, 4 * 2**-8
 # A key or value that rounds the other way moves what is made of it by a step.
 FLOAT16_CACHE, BFLOAT16_CACHE = 8 * 2**-10, 8 * 2**-7
 
-LAYOUTS = {
+LAYOUTS: dict[str, tuple[dict[str, Any], float]] = {
     "m26 shared buffer": (GQA, FLOAT32),
     "m26 shared buffer, float16": (GQA | {"cache": "f16"}, FLOAT16_CACHE),
     "optimum": ({}, FLOAT32),
