@@ -35,7 +35,7 @@ from edgeprof.runner.providers import (
     run_bound,
 )
 from edgeprof.runner.shared_cache import SharedCache
-from edgeprof.runner.small_inputs import PassShape, SmallInputs
+from edgeprof.runner.small_inputs import SmallInputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -159,15 +159,17 @@ class OrtModel:
         given = wanted if self._layout.chooses_rows else count
         binding = self._binding(count, given)
         total = self._length + count
-        binding.inputs.write(tokens, PassShape(self._length, count, total, given))
+        binding.inputs.write(tokens, self._length)
         self._cache.bind_pass(binding.io, self._length, count)
-        logits = self._bind_logits(binding.io, given)
+        logits = self._bind_logits(binding, given)
         t0_ns = self._clock()
         run_bound(self._session, binding.io, str(self._folder.onnx_path), binding.options)
         self._stamps_ns = (t0_ns, self._clock())
         self._length = total
         self._cache.passed(total)
-        return _as_float32(logits[-wanted:, : self._columns], self._layout.logits_storage)
+        return _as_float32(
+            logits if wanted == given else logits[-wanted:], self._layout.logits_storage
+        )
 
     def rewind(self, length: int) -> None:
         if not 0 <= length <= self._length:
@@ -185,7 +187,7 @@ class OrtModel:
     def learn_columns(self) -> None:
         """The columns of the logits, where the graph leaves them open: seen in a pass."""
         binding = self._binding(1, 1)
-        binding.inputs.write([0], PassShape(0, 1, 1, 1))
+        binding.inputs.write([0], 0)
         self._cache.bind_pass(binding.io, 0, 1)
         binding.io.bind_output(self._layout.logits, "cpu")  # bound last, so it comes out last
         run_bound(self._session, binding.io, str(self._folder.onnx_path))
@@ -201,7 +203,8 @@ class OrtModel:
             inputs = SmallInputs(
                 io,
                 self._layout.inputs,
-                count,
+                count=count,
+                rows=rows,
                 slots=self._slots,
                 device=self._device.name,
                 shapes_stay=self._shapes_stay,
@@ -219,20 +222,20 @@ class OrtModel:
         options.add_run_config_entry("gpu_graph_id", str(len(self._bindings) + 1))
         return options
 
-    def _bind_logits(self, io: Any, rows: int) -> "NDArray[Any]":
-        """Room for the logits on the host, one for passes of all sizes: it grows with the largest.
-
-        Bound anew for every pass, since another one may have needed a larger one in between.
-        """
+    def _bind_logits(self, binding: "_Binding", rows: int) -> "NDArray[Any]":
+        """Room for the logits on the host, one for passes of all sizes: it grows with the largest,
+        and passes that were bound to what it was before are bound again."""
         columns = self._layout.columns
         assert columns is not None, "learned when the model was opened"
         if rows * columns > self._logits.size:
             self._logits = np.empty(rows * columns, self._logits.dtype)
-        logits = self._logits[: rows * columns].reshape(rows, columns)
-        code = ELEMENTS[self._layout.logits_storage].code
-        dims = (1, rows, columns)
-        io.bind_output(self._layout.logits, "cpu", 0, code, dims, self._logits.ctypes.data)
-        return logits
+        if binding.logits is None or binding.logits.base is not self._logits:
+            whole = self._logits[: rows * columns].reshape(rows, columns)
+            binding.logits = whole[:, : self._columns]
+            code = ELEMENTS[self._layout.logits_storage].code
+            place = "cpu", 0, code, (1, rows, columns), self._logits.ctypes.data
+            binding.io.bind_output(self._layout.logits, *place)
+        return binding.logits
 
 
 class _Binding:
@@ -242,6 +245,7 @@ class _Binding:
         self.io = io
         self.inputs = inputs
         self.options = options
+        self.logits: NDArray[Any] | None = None
 
 
 def usable_capacity(folder: DecoderFolder, asked: int) -> int:

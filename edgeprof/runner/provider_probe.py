@@ -14,8 +14,6 @@ from edgeprof.errors import EdgeprofError, EnvironmentFault
 from edgeprof.runner.providers import PROVIDERS, SessionSetup, load_onnxruntime, open_session
 
 _ROWS, _INNER, _COLUMNS = 4, 64, 32
-# Nothing of so small a graph may be left to the CPU.
-_ONLY_THERE = {"session.disable_cpu_ep_fallback": "1"}
 
 
 def probe(provider: str) -> dict[str, Any]:
@@ -25,8 +23,7 @@ def probe(provider: str) -> dict[str, Any]:
     """
     ort = load_onnxruntime()
     ort.set_default_logger_severity(2)  # the reason of a missing library is a warning only
-    entries = {} if provider == "cpu" else _ONLY_THERE
-    session = open_session(_product(), SessionSetup(provider, threads=1), entries=entries)
+    session = open_session(_product(), SessionSetup(provider, threads=1), alone=True)
     # Small whole numbers: the product is exact in every precision that a provider may choose.
     random = np.random.default_rng(0)
     left = random.integers(-2, 3, (_ROWS, _INNER)).astype(np.float32)

@@ -39,6 +39,8 @@ PROVIDERS = {
 }
 # What a provider leaves is offered to these in turn.
 _BEHIND: Mapping[str, Sequence[str]] = {"cpu": (), "cuda": ("cpu",), "tensorrt": ("cuda", "cpu")}
+# onnxruntime adds the CPU by itself, and refuses to be given both it and this entry.
+_NO_CPU = {"session.disable_cpu_ep_fallback": "1"}
 # An arena that doubles takes twice what is asked for on a board whose memory is shared.
 _ARENAS = {"same-as-requested": "kSameAsRequested", "next-power-of-two": "kNextPowerOfTwo"}
 
@@ -77,14 +79,15 @@ def open_session(
     setup: SessionSetup,
     *,
     entries: Mapping[str, str] = {},
+    alone: bool = False,
     profile_prefix: Path | None = None,
 ) -> "onnxruntime.InferenceSession":
     """A session with a pool of threads of its own on the provider, or on what is behind it.
 
     ``model`` is a file or a serialised graph; ``entries`` are configuration entries of the session.
-    With ``profile_prefix`` it is profiled to a file of such a name. Raises EnvironmentFault where
-    the provider is not there, lacks an option or runs out of memory, FileFault where the graph
-    cannot be loaded.
+    ``alone`` offers no node to another provider. With ``profile_prefix`` the session is profiled to
+    a file of such a name. Raises EnvironmentFault where the provider is not there, lacks an option
+    or runs out of memory, FileFault where the graph cannot be loaded.
     """
     ort = load_onnxruntime()
     title = require_provider(ort, setup.provider)
@@ -92,6 +95,8 @@ def open_session(
     options.intra_op_num_threads = setup.threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if alone and setup.provider != "cpu":
+        entries = {**entries, **_NO_CPU}
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     if profile_prefix is not None:
@@ -101,7 +106,7 @@ def open_session(
     label = "the graph" if isinstance(model, bytes) else str(model)
     try:
         session = ort.InferenceSession(
-            source, options, providers=_provider_list(ort, setup), enable_fallback=0
+            source, options, providers=_provider_list(ort, setup, alone=alone), enable_fallback=0
         )
     except EdgeprofError:
         raise
@@ -180,10 +185,10 @@ def unknown_options(library: Path, names: Sequence[str]) -> list[str]:
         return []
 
 
-def _provider_list(ort: Any, setup: SessionSetup) -> list[Any]:
-    """The provider and those behind it, each with its options."""
+def _provider_list(ort: Any, setup: SessionSetup, *, alone: bool) -> list[Any]:
+    """The provider and, unless it is to be ``alone``, those behind it, each with its options."""
     providers: list[Any] = []
-    for name in (setup.provider, *_BEHIND[setup.provider]):
+    for name in (setup.provider, *(() if alone else _BEHIND[setup.provider])):
         options = provider_options(setup, name)
         library = PROVIDERS[name].library
         if library is not None:

@@ -4,26 +4,16 @@ How they reach the provider depends on where it computes; the values do not.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from edgeprof.runner.graph_layout import ELEMENTS, SmallInput
+from edgeprof.runner.graph_layout import ELEMENTS, ROW_CHOICES, Role, SmallInput
 from edgeprof.runner.providers import load_onnxruntime
 
 
-class PassShape(NamedTuple):
-    """A pass of ``new`` tokens after ``past`` cached ones, of which the last ``rows`` give logits.
-    Attention sees ``total`` positions."""
-
-    past: int
-    new: int
-    total: int
-    rows: int
-
-
 class SmallInputs:
-    """The small inputs of passes of one size, for one binding.
+    """The small inputs of passes that take ``count`` tokens and give ``rows`` rows of logits.
 
     The mask is the one that grows with every pass: ones for what is cached, out of an array with
     room for ``slots``. Where ``shapes_stay`` it is as long as the cache at once, zeros last.
@@ -33,36 +23,42 @@ class SmallInputs:
         self,
         io: Any,
         inputs: Sequence[SmallInput],
-        count: int,
         *,
+        count: int,
+        rows: int,
         slots: int,
         device: str,
         shapes_stay: bool,
     ) -> None:
-        self._tensors: list[tuple[SmallInput, _Tensor]] = []
+        self._count = count
+        self._tensors: list[tuple[Role, _Tensor]] = []
         self._growing: list[_GrowingMask] = []
         for value in inputs:
             if value.role == "mask" and not shapes_stay:
                 self._growing.append(_GrowingMask(io, value, slots))
+                continue
+            tensor = _Tensor(io, value, _dims(value, count, slots), device, in_place=shapes_stay)
+            if value.role in ROW_CHOICES:
+                tensor.array[...] = rows if value.role == "rows" else count - rows
+                tensor.send()
             else:
-                dims = _dims(value, count, slots)
-                tensor = _Tensor(io, value, dims, device, in_place=shapes_stay)
-                self._tensors.append((value, tensor))
+                self._tensors.append((value.role, tensor))
 
-    def write(self, tokens: Sequence[int], shape: PassShape) -> None:
-        """What the next pass is given."""
-        for value, tensor in self._tensors:
-            if value.role == "tokens":
+    def write(self, tokens: Sequence[int], past: int) -> None:
+        """What the next pass is given: ``tokens`` after ``past`` cached ones."""
+        total = past + self._count
+        for role, tensor in self._tensors:
+            if role == "tokens":
                 tensor.array[0] = tokens
-            elif value.role == "positions":
-                tensor.array[0] = np.arange(shape.past, shape.past + shape.new)
-            elif value.role == "mask":
-                tensor.array[0] = np.arange(tensor.array.shape[1]) < shape.total
+            elif role == "positions":
+                tensor.array[0] = np.arange(past, total)
+            elif role == "mask":
+                tensor.array[0] = np.arange(tensor.array.shape[1]) < total
             else:
-                tensor.array[...] = _number(value, shape)
+                tensor.array[...] = _number(role, past, total)
             tensor.send()
         for mask in self._growing:
-            mask.bind(shape.total)
+            mask.bind(total)
 
 
 class _Tensor:
@@ -99,12 +95,15 @@ class _GrowingMask:
 
     def __init__(self, io: Any, value: SmallInput, slots: int) -> None:
         self._io = io
-        self._name, self._code = value.name, ELEMENTS[value.storage].code
+        self._name = value.name
         self._ones = np.ones((1, slots), ELEMENTS[value.storage].numpy)
-        self._address = _address(self._ones)
+        self._values: dict[int, Any] = {}  # binding one that is there costs least
 
     def bind(self, total: int) -> None:
-        self._io.bind_input(self._name, "cpu", 0, self._code, (1, total), self._address)
+        if total not in self._values:
+            shown = self._ones[:, :total]
+            self._values[total] = load_onnxruntime().OrtValue.ortvalue_from_numpy(shown)
+        self._io.bind_ortvalue_input(self._name, self._values[total])
 
 
 def _address(array: Any) -> int:
@@ -118,12 +117,11 @@ def _dims(value: SmallInput, count: int, slots: int) -> tuple[int, ...]:
     return (1, count) if value.role in ("tokens", "positions") else (1,) * value.rank
 
 
-def _number(value: SmallInput, shape: PassShape) -> int:
-    return {
-        "branch": shape.past > 0,
-        "past": shape.past,
-        "last": shape.total - 1,
-        "total": shape.total,
-        "rows": shape.rows,
-        "first_row": shape.new - shape.rows,
-    }[value.role]
+def _number(role: Role, past: int, total: int) -> int:
+    counts: dict[Role, int] = {
+        "branch": past > 0,
+        "past": past,
+        "last": total - 1,
+        "total": total,
+    }
+    return counts[role]
