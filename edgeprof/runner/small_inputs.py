@@ -32,6 +32,7 @@ class SmallInputs:
     ) -> None:
         self._count = count
         self._tensors: list[tuple[Role, _Tensor]] = []
+        self._settled: list[_Tensor] = []  # bound by address, so they must stay
         self._growing: list[_GrowingMask] = []
         for value in inputs:
             if value.role == "mask" and not shapes_stay:
@@ -41,6 +42,7 @@ class SmallInputs:
             if value.role in ROW_CHOICES:
                 tensor.array[...] = rows if value.role == "rows" else count - rows
                 tensor.send()
+                self._settled.append(tensor)
             else:
                 self._tensors.append((value.role, tensor))
 
