@@ -42,6 +42,7 @@ _RANKS: Mapping[Role, Sequence[int]] = {"tokens": (2,), "positions": (2,), "mask
 _COUNT_RANKS = (0, 1, 2)
 _CACHE_RANK = 4
 _LARGEST_SIZE = 1 << 20  # of heads and head sizes
+_MOST_COLUMNS = 1 << 24
 _STATES = ("conv", "ssm", "recurrent", "rwkv", "state")
 # Operators that write what is new into the very buffer that holds what is past: their inputs and
 # outputs for keys and values.
@@ -170,6 +171,21 @@ def pass_shapes(layout: Layout, past: int, count: int, total: int) -> dict[str, 
     }
     shapes = {value.name: small.get(value.role, [1] * value.rank) for value in layout.inputs}
     return shapes | {tensor.past: tensor.dims(past) for tensor in layout.caches}
+
+
+def shape_range(layout: Layout, slots: int) -> tuple[str, str, str]:
+    """The shapes of the least, the usual and the largest pass, as TensorRT is told of them: it
+    builds for what lies between."""
+    half = max(1, slots // 2)
+    least, usual, largest = (
+        ",".join(
+            f"{name}:{'x'.join(map(str, dims))}"
+            for name, dims in pass_shapes(layout, past, count, total).items()
+            if dims
+        )
+        for past, count, total in ((0, 1, 1), (half, 1, half + 1), (slots, slots, slots))
+    )
+    return least, usual, largest
 
 
 def foreign_operators(graph: OnnxGraph) -> dict[str, int]:
@@ -331,6 +347,9 @@ def _logits(graph: OnnxGraph, folder: DecoderFolder, presents: set[str]) -> Onnx
             f"{graph.path}: no output {folder.outputs.logits!r} of three dimensions and of type "
             f"{', '.join(FLOATS)}; outputs that could be it: {_listed([v.name for v in others])}"
         )
+    columns = named[0].shape[-1]
+    if columns is not None and not 0 < columns <= _MOST_COLUMNS:
+        raise FileFault(f"{graph.path}: output {named[0].name!r} has {columns} columns")
     return named[0]
 
 

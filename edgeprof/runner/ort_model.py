@@ -17,7 +17,7 @@ from edgeprof.errors import FileFault, UsageFault
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.models.readers.onnx_graph import read_onnx_graph
 from edgeprof.runner.cache import Cache
-from edgeprof.runner.graph_layout import ELEMENTS, Layout, pass_shapes, read_layout
+from edgeprof.runner.graph_layout import ELEMENTS, Layout, read_layout, shape_range
 from edgeprof.runner.growing_cache import GrowingCache
 from edgeprof.runner.placement import (
     RECORD_ENTRY,
@@ -35,7 +35,7 @@ from edgeprof.runner.providers import (
     run_bound,
 )
 from edgeprof.runner.shared_cache import SharedCache
-from edgeprof.runner.small_inputs import SmallInputs
+from edgeprof.runner.small_inputs import Masks, SmallInputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,6 +79,7 @@ class OrtModel:
         self._device = Device(setup, str(folder.onnx_path))
         kind = SharedCache if layout.shared else GrowingCache
         self._cache: Cache = kind(layout, self._slots, self._device)
+        self._masks = Masks(layout.inputs, self._slots)
         self._bindings: dict[tuple[int, int], _Binding] = {}
         self._logits = np.empty(0, ELEMENTS[layout.logits_storage].numpy)
         self._length = 0
@@ -105,7 +106,7 @@ class OrtModel:
         slots = usable_capacity(folder, capacity)
         _check_capture(folder, layout, setup)
         if setup.provider == "tensorrt" and setup.shapes is None:
-            setup = setup._replace(shapes=_shape_range(layout, slots))
+            setup = setup._replace(shapes=shape_range(layout, slots))
         t0 = time.perf_counter()
         session = open_session(folder.onnx_path, setup, entries=RECORD_ENTRY)
         model = cls(folder, layout, session, setup, capacity=capacity, clock=clock)
@@ -203,9 +204,9 @@ class OrtModel:
             inputs = SmallInputs(
                 io,
                 self._layout.inputs,
+                self._masks,
                 count=count,
                 rows=rows,
-                slots=self._slots,
                 device=self._device.name,
                 shapes_stay=self._shapes_stay,
             )
@@ -228,7 +229,7 @@ class OrtModel:
         columns = self._layout.columns
         assert columns is not None, "learned when the model was opened"
         if rows * columns > self._logits.size:
-            self._logits = np.empty(rows * columns, self._logits.dtype)
+            self._logits = self._device.host_array(rows * columns, self._logits.dtype)
         if binding.logits is None or binding.logits.base is not self._logits:
             whole = self._logits[: rows * columns].reshape(rows, columns)
             binding.logits = whole[:, : self._columns]
@@ -278,20 +279,6 @@ def _check_capture(folder: DecoderFolder, layout: Layout, setup: SessionSetup) -
             f"{folder.onnx_path}: its cache grows with every pass, so that none can be captured; "
             "leave out provider_settings.cuda_graph"
         )
-
-
-def _shape_range(layout: Layout, slots: int) -> tuple[str, str, str]:
-    """The least, the usual and the largest pass, as TensorRT is told of them."""
-    half = max(1, slots // 2)
-    least, usual, largest = (
-        ",".join(
-            f"{name}:{'x'.join(map(str, dims))}"
-            for name, dims in pass_shapes(layout, past, count, total).items()
-            if dims
-        )
-        for past, count, total in ((0, 1, 1), (half, 1, half + 1), (slots, slots, slots))
-    )
-    return least, usual, largest
 
 
 def profiled_placement(folder: DecoderFolder, layout: Layout, setup: SessionSetup) -> Placement:

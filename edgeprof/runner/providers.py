@@ -234,6 +234,13 @@ class Device:
                 f"{read_memory_state()}; lower context_tokens"
             ) from error
 
+    def host_array(self, size: int, dtype: Any) -> Any:
+        """An array beside the device. Raises EnvironmentFault where there is no memory for it."""
+        try:
+            return np.empty(size, dtype)
+        except MemoryError as error:
+            raise _translated(error, self._label) from error
+
     def open_graph(self, graph: bytes) -> Any:
         """A session for a small graph beside the model, where the model computes."""
         provider = "cuda" if self.name == "cuda" else "cpu"

@@ -12,33 +12,58 @@ from edgeprof.runner.graph_layout import ELEMENTS, ROW_CHOICES, Role, SmallInput
 from edgeprof.runner.providers import load_onnxruntime
 
 
+class Masks:
+    """Masks that grow with every pass: ones, of which each is shown as many as there are positions.
+
+    Kept for all bindings of a model, since binding one that is there costs least.
+    """
+
+    def __init__(self, inputs: Sequence[SmallInput], slots: int) -> None:
+        self.slots = slots
+        self._shown: dict[tuple[str, int], Any] = {}
+        self._ones = {
+            value.name: np.ones((1, slots), ELEMENTS[value.storage].numpy)
+            for value in inputs
+            if value.role == "mask"
+        }
+
+    def bind(self, io: Any, total: int) -> None:
+        """``total`` ones each."""
+        for name, ones in self._ones.items():
+            if (name, total) not in self._shown:
+                shown = load_onnxruntime().OrtValue.ortvalue_from_numpy(ones[:, :total])
+                self._shown[name, total] = shown
+            io.bind_ortvalue_input(name, self._shown[name, total])
+
+
 class SmallInputs:
     """The small inputs of passes that take ``count`` tokens and give ``rows`` rows of logits.
 
-    The mask is the one that grows with every pass: ones for what is cached, out of an array with
-    room for ``slots``. Where ``shapes_stay`` it is as long as the cache at once, zeros last.
+    The mask grows with every pass, unless ``shapes_stay``: then it is as long as the cache at once,
+    zeros last.
     """
 
     def __init__(
         self,
         io: Any,
         inputs: Sequence[SmallInput],
+        masks: Masks,
         *,
         count: int,
         rows: int,
-        slots: int,
         device: str,
         shapes_stay: bool,
     ) -> None:
+        self._io = io
         self._count = count
+        self._masks = None if shapes_stay else masks
         self._tensors: list[tuple[Role, _Tensor]] = []
         self._settled: list[_Tensor] = []  # bound by address, so they must stay
-        self._growing: list[_GrowingMask] = []
         for value in inputs:
             if value.role == "mask" and not shapes_stay:
-                self._growing.append(_GrowingMask(io, value, slots))
                 continue
-            tensor = _Tensor(io, value, _dims(value, count, slots), device, in_place=shapes_stay)
+            dims = _dims(value, count, masks.slots)
+            tensor = _Tensor(io, value, dims, device, in_place=shapes_stay)
             if value.role in ROW_CHOICES:
                 tensor.array[...] = rows if value.role == "rows" else count - rows
                 tensor.send()
@@ -59,8 +84,8 @@ class SmallInputs:
             else:
                 tensor.array[...] = _number(role, past, total)
             tensor.send()
-        for mask in self._growing:
-            mask.bind(total)
+        if self._masks is not None:
+            self._masks.bind(self._io, total)
 
 
 class _Tensor:
@@ -90,22 +115,6 @@ class _Tensor:
             self._copy.update_inplace(self.array)
         elif self._again:
             self._io.bind_input(*self._place)
-
-
-class _GrowingMask:
-    """Ones, of which each pass is shown as many as there are positions."""
-
-    def __init__(self, io: Any, value: SmallInput, slots: int) -> None:
-        self._io = io
-        self._name = value.name
-        self._ones = np.ones((1, slots), ELEMENTS[value.storage].numpy)
-        self._values: dict[int, Any] = {}  # binding one that is there costs least
-
-    def bind(self, total: int) -> None:
-        if total not in self._values:
-            shown = self._ones[:, :total]
-            self._values[total] = load_onnxruntime().OrtValue.ortvalue_from_numpy(shown)
-        self._io.bind_ortvalue_input(self._name, self._values[total])
 
 
 def _address(array: Any) -> int:

@@ -10,7 +10,13 @@ from tiny_decoder import Decoder, build, write_folder
 from edgeprof.errors import FileFault
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.models.readers.onnx_graph import read_onnx_graph
-from edgeprof.runner.graph_layout import Layout, foreign_operators, pass_shapes, read_layout
+from edgeprof.runner.graph_layout import (
+    Layout,
+    foreign_operators,
+    pass_shapes,
+    read_layout,
+    shape_range,
+)
 
 
 def layout_of(folder: DecoderFolder) -> Layout:
@@ -63,6 +69,16 @@ def test_sizes_follow_from_the_shapes(tmp_path: Path) -> None:
         "position_ids": [1, 3],
         **{f"past_key_values.{n}.{k}": [1, 2, 10, 16] for n in (0, 1) for k in ("key", "value")},
     }
+
+
+def test_r10_tensorrt_is_told_of_every_pass_there_can_be(tmp_path: Path) -> None:
+    """A token into an empty cache, one into half of 32, and as many as there is room for."""
+    spec = Decoder(layers=1, positions=False, rows=True)
+    least, usual, largest = shape_range(layout_of(write_folder(spec, tmp_path)), 32)
+    cache = "past_key_values.0.key:1x2x{0}x16,past_key_values.0.value:1x2x{0}x16"
+    assert least == f"input_ids:1x1,attention_mask:1x1,{cache.format(0)}"
+    assert usual == f"input_ids:1x1,attention_mask:1x17,{cache.format(16)}"
+    assert largest == f"input_ids:1x32,attention_mask:1x32,{cache.format(32)}"
 
 
 def test_operators_that_are_not_of_the_standard_are_counted(tmp_path: Path) -> None:
@@ -139,6 +155,9 @@ def test_outputs_that_are_not_there_are_named(tmp_path: Path) -> None:
     lost = changed(write_folder(Decoder(), tmp_path / "a"), **{"present.1.value": None})
     with pytest.raises(FileFault, match=r"no outputs that carry on 'past_key_values.1.value'"):
         layout_of(lost)
+    columns = value("logits", TensorProto.FLOAT, ["b", "s", 1 << 40])
+    with pytest.raises(FileFault, match="output 'logits' has 1099511627776 columns"):
+        layout_of(changed(write_folder(Decoder(), tmp_path / "c"), logits=columns))
     mute = changed(write_folder(Decoder(), tmp_path / "b"), logits=None)
     with pytest.raises(FileFault, match="no output 'logits'"):
         layout_of(mute)
