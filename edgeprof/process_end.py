@@ -10,6 +10,7 @@ _OUT_OF_MEMORY = (
     "ALLOC_FAILED",
     "MemoryError",
     "Failed to allocate memory",
+    "is smaller than requested bytes",  # onnxruntime's arena at its limit
 )
 
 
@@ -18,12 +19,17 @@ def describe_end(code: int, last_words: str) -> str:
     last_line = last_words.splitlines()[-1] if last_words else ""
     if code == -signal.SIGKILL:
         return "was killed by SIGKILL: usually the out-of-memory killer, `dmesg` tells"
-    if any(word in last_words for word in _OUT_OF_MEMORY):
+    if speaks_of_memory(last_words):
         return f"ran out of memory: {last_line}"
     said = f": {last_line}" if last_line else ""
     if code < 0:
         return f"was killed by {_signal_name(-code)}{said}"
     return f"ended with exit code {code}{said}"
+
+
+def speaks_of_memory(text: str) -> bool:
+    """Whether the words of a driver or runtime say that memory ran out."""
+    return any(word in text for word in _OUT_OF_MEMORY)
 
 
 def _signal_name(number: int) -> str:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from edgeprof.errors import FileFault
+from edgeprof.provider_settings import ProviderName, ProviderSettings, check_settings
 from edgeprof.tomlfile import load_toml
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -31,8 +32,12 @@ class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: str
     weights: Literal["as-is", "fp32"] = "as-is"
     head_rows: str | None = None
-    provider: Literal["cpu", "cuda"] = "cpu"
+    provider: ProviderName = "cpu"
+    provider_settings: ProviderSettings = ProviderSettings()
     threads: Threads | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self.provider, self.provider_settings)
 
 
 class ModelDrafter(
@@ -43,8 +48,12 @@ class ModelDrafter(
     model: str
     weights: Literal["as-is", "fp32"] = "as-is"
     head_rows: str | None = None
-    provider: Literal["cpu", "cuda"] = "cpu"
+    provider: ProviderName = "cpu"
+    provider_settings: ProviderSettings = ProviderSettings()
     threads: Threads = 1
+
+    def __post_init__(self) -> None:
+        check_settings(self.provider, self.provider_settings)
 
     def use(self) -> ModelUse:
         return ModelUse(
@@ -52,6 +61,7 @@ class ModelDrafter(
             weights=self.weights,
             head_rows=self.head_rows,
             provider=self.provider,
+            provider_settings=self.provider_settings,
             threads=self.threads,
         )
 

@@ -24,6 +24,12 @@ def prepare(recipe: Recipe, folder: Path, *, talk: Talk) -> dict[str, DecoderFol
         _locate(use, folder)
         if use.head_rows:
             read_head_rows(folder / use.head_rows)
+    for key, use in uses.items():
+        if use.provider == "tensorrt":
+            talk(
+                f"{key}: TensorRT builds its engines when the model is first loaded, which can "
+                "take many minutes; they are kept for the next time"
+            )
     return {key: _decoder(use, folder, talk) for key, use in uses.items()}
 
 
@@ -42,7 +48,7 @@ def _locate(use: ModelUse, folder: Path) -> str:
 
 def _decoder(use: ModelUse, folder: Path, talk: Talk) -> DecoderFolder:
     found = _locate(use, folder)
-    if Path(found).is_dir():
+    if Path(found).is_dir() or found.endswith(".onnx"):
         return read_decoder_folder(Path(found))
     model = fetch(found, talk=talk)
     return cached_conversion(

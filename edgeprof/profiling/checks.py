@@ -1,17 +1,20 @@
-"""What can be known to go wrong before time is spent: pairs, prompts, room in memory and cache."""
+"""What can be known to go wrong before time is spent: graphs, pairs, prompts, providers, memory."""
 
 from collections.abc import Mapping
 
-from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.models.pairing import check_pair
-from edgeprof.models.readers.onnx_graph import read_onnx_graph, require_external_data
+from edgeprof.models.readers.onnx_graph import OnnxGraph, read_onnx_graph, require_external_data
 from edgeprof.profiling.environment import usable_cores
+from edgeprof.profiling.memory_need import MemoryNeed, job_need, model_need
 from edgeprof.profiling.messages import DecodeJob, PreparedModel
 from edgeprof.profiling.prompts import encode_prompts
+from edgeprof.profiling.provider_check import require_providers
 from edgeprof.profiling.schedule import model_drafters
 from edgeprof.recipe import Recipe, model_uses
 from edgeprof.runner.agreement import LEAST_CAPACITY
+from edgeprof.runner.graph_layout import foreign_operators, read_layout
 
 _CEILING_BYTES = 1_200_000_000  # the largest product of runner.ceiling
 
@@ -23,14 +26,21 @@ def plan_job(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> DecodeJob:
     """
     _check_names(recipe)
     _check_pairs(recipe, folders)
-    for key in model_uses(recipe):
-        require_external_data(read_onnx_graph(folders[key].onnx_path))
+    uses = model_uses(recipe)
+    graphs = {key: read_onnx_graph(folders[key].onnx_path) for key in uses}
+    for key, use in uses.items():
+        require_external_data(graphs[key])
+        if use.provider == "tensorrt":
+            _check_standard(graphs[key])
         _check_room(recipe, key, folders[key])
     for key in recipe.targets:
         _check_tests(recipe, key, folders[key])
     prompts = {key: encode_prompts(recipe, folders[key]) for key in recipe.targets}
     _check_drafts_know(recipe, folders, prompts)
-    _check_memory(recipe, folders)
+    longest = max((len(tokens) for encoded in prompts.values() for tokens in encoded), default=0)
+    needs = [_need(recipe, folders[key], graphs[key], longest) for key in uses]
+    _check_memory(recipe, job_need(needs, [use.provider for use in uses.values()]))
+    require_providers({use.provider for use in uses.values()})
     return DecodeJob(recipe=recipe, models=_prepared(recipe, folders), prompts=prompts)
 
 
@@ -97,27 +107,43 @@ def _check_drafts_know(
             )
 
 
-def _check_memory(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> None:
-    """Everything resident at once against what programs can have without swapping."""
-    import psutil
-
-    models = sum(_resident_bytes(folder, recipe.context_tokens) for folder in folders.values())
-    on_cpu = any(use.provider == "cpu" for use in recipe.targets.values())
-    needed = max(models, _CEILING_BYTES if recipe.measure_ceiling and on_cpu else 0)
-    available = psutil.virtual_memory().available
-    if needed > available:
-        raise EnvironmentFault(
-            f"{needed / 2**30:.2f} GiB of memory are needed and {available / 2**30:.2f} GiB are "
-            "available; stop other programs, or choose fewer or smaller models"
+def _check_standard(graph: OnnxGraph) -> None:
+    """TensorRT knows the operators of the standard and none of onnxruntime's own."""
+    if foreign := foreign_operators(graph):
+        listed = ", ".join(f"{kind} ({count})" for kind, count in sorted(foreign.items())[:8])
+        raise FileFault(
+            f"{graph.path}: TensorRT takes standard operators only, and it has {listed}; export it "
+            "without them, as optimum does, or take provider cuda"
         )
 
 
-def _resident_bytes(folder: DecoderFolder, context_tokens: int) -> int:
-    """Weights and cache; where the folder does not tell, the size of its files."""
-    if folder.manifest is None:
-        return sum(path.stat().st_size for path in folder.path.glob(f"{folder.onnx_path.name}*"))
-    tokens = min(context_tokens, folder.context_tokens)
-    return folder.manifest.resident_weight_bytes + tokens * folder.manifest.kv_bytes_per_token
+def _need(recipe: Recipe, folder: DecoderFolder, graph: OnnxGraph, longest: int) -> MemoryNeed:
+    """Of one model; its layout is read for it, so that one which is not served ends here."""
+    return model_need(
+        graph,
+        read_layout(graph, folder),
+        slots=min(recipe.context_tokens, folder.context_tokens),
+        prompt_tokens=longest,
+        vocab_size=folder.vocab_size,
+    )
+
+
+def _check_memory(recipe: Recipe, need: MemoryNeed) -> None:
+    """Everything resident at once against what programs can have without swapping."""
+    import psutil
+
+    on_cpu = any(use.provider == "cpu" for use in recipe.targets.values())
+    ceiling_bytes = _CEILING_BYTES if recipe.measure_ceiling and on_cpu else 0
+    needed = max(need.total_bytes, ceiling_bytes)
+    available = psutil.virtual_memory().available
+    if needed <= available:
+        return
+    what = f"{need}" if need.total_bytes >= ceiling_bytes else "to measure the ceilings"
+    raise EnvironmentFault(
+        f"{needed / 2**30:.2f} GiB of memory are needed ({what}) and {available / 2**30:.2f} GiB "
+        "are available; stop other programs, lower context_tokens, or choose fewer or smaller "
+        "models"
+    )
 
 
 def _prepared(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> dict[str, PreparedModel]:
@@ -126,10 +152,11 @@ def _prepared(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> dict[str,
     return {
         key: PreparedModel(
             role="target" if key in recipe.targets else "draft",
-            folder=str(folders[key].path.absolute()),
+            folder=str(folders[key].location.absolute()),
             source=use.model,
             weights=use.weights,
             provider=use.provider,
+            provider_settings=use.provider_settings,
             threads=min(use.threads or cores, cores),
         )
         for key, use in model_uses(recipe).items()

@@ -20,7 +20,7 @@ from edgeprof.profiling.channel import Outbox
 from edgeprof.profiling.child import Control, serve
 from edgeprof.profiling.divergence import first_divergence, logit_gap
 from edgeprof.profiling.journal import Interrupted, Journal, ModelName
-from edgeprof.profiling.loading import open_model
+from edgeprof.profiling.loading import open_model, provider_detail
 from edgeprof.profiling.messages import DecodeJob, Ended, Message, ModelReady, Order, Plan
 from edgeprof.profiling.model_words import different_words, end_token_ids
 from edgeprof.profiling.page_cache import cached_share
@@ -118,6 +118,8 @@ class _Decoding:
         detail = {"model": key, "load_s": model.load_s, "cached_share": share}
         self._journal.note(None, "load", detail, "info")
         self._put(ModelReady(key=key, model=self._records[key]))
+        if setup := provider_detail(key, model):
+            self._journal.note(None, "provider", setup, "info")
 
     def _note_fewer_threads(self) -> None:
         """Where the recipe asks a model for more threads than there are cores."""

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from edgeprof.provider_settings import ProviderSettings
 from edgeprof.recipe import Recipe
 from edgeprof.session.records import (
     Event,
@@ -28,6 +29,7 @@ class PreparedModel(Struct, frozen=True, kw_only=True):
     weights: str
     provider: str
     threads: int
+    provider_settings: ProviderSettings = ProviderSettings()
 
 
 class DecodeJob(Struct, frozen=True, kw_only=True, tag=True):

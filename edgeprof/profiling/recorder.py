@@ -16,8 +16,10 @@ from msgspec.structs import replace
 
 from edgeprof import __version__
 from edgeprof import errors as faults
-from edgeprof.errors import EdgeprofError
+from edgeprof.errors import EdgeprofError, EnvironmentFault
+from edgeprof.hardware.memory_state import read_memory_state
 from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.process_end import speaks_of_memory
 from edgeprof.profiling.board import board_figures
 from edgeprof.profiling.checks import plan_job
 from edgeprof.profiling.children import Child
@@ -221,7 +223,7 @@ class _Run:
         detail = {"process": "decoder", "cause": cause, "stderr": decoder.last_words()}
         self._note("death", "error", detail)
         self._end_open_leg("died")
-        self.failure = EdgeprofError(f"the decoder {cause}")
+        self.failure = _fault_of_death(cause, decoder.last_words())
         self._writer.update_info(ended_reason=str(self.failure))
 
     def _end_open_leg(self, status: LegStatus) -> None:
@@ -235,3 +237,13 @@ class _Run:
         self._writer.add(
             Event(leg_id=leg_id, t_ns=now_ns, kind=kind, severity=severity, detail=detail)
         )
+
+
+def _fault_of_death(cause: str, last_words: str) -> EdgeprofError:
+    """A death for want of memory is the machine's fault, and what it had left belongs to it."""
+    if not speaks_of_memory(last_words):
+        return EdgeprofError(f"the decoder {cause}")
+    return EnvironmentFault(
+        f"the decoder {cause}; {read_memory_state()}; lower context_tokens or take a smaller "
+        "model; where the same ran before, a reboot frees fragmented memory"
+    )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgeprof.runner.drafters import ModelRun
-from edgeprof.runner.providers import load_onnxruntime, open_session
+from edgeprof.runner.providers import SessionSetup, load_onnxruntime, open_session
 
 _INNER = 4096
 _ROWS = (1, 4, 16, 64)
@@ -110,7 +110,7 @@ def _time_rows(
     graph: bytes, columns: int, threads: int, clock: Callable[[], int]
 ) -> list[ModelRun]:
     """Runs of every number of rows, interleaved in random order, without the warm-up round."""
-    session = open_session(graph, provider="cpu", threads=threads)
+    session = open_session(graph, SessionSetup("cpu", threads))
     value = load_onnxruntime().OrtValue.ortvalue_from_numpy
     bindings = {}
     for rows in _ROWS:

@@ -1,111 +1,137 @@
-"""A TokenModel over ONNX Runtime: one shared key/value buffer a layer, rolled back by its length.
+"""A TokenModel over ONNX Runtime, for any decoder whose layout its graph tells.
 
-Serves decoders whose attention is GroupQueryAttention with past and present in one buffer: those
-that edgeprof converts and those of onnxruntime-genai's model builder.
+Knows tokens, passes and logits. How the graph is fed is read by graph_layout; how the cache is kept
+between passes is the caches' matter.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from edgeprof.errors import FileFault
-from edgeprof.models.decoder_folder import GENAI_NAME, DecoderFolder
-from edgeprof.runner.providers import PROVIDERS, load_onnxruntime, open_session
+from edgeprof.errors import FileFault, UsageFault
+from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.models.readers.onnx_graph import read_onnx_graph
+from edgeprof.runner.cache import Cache
+from edgeprof.runner.graph_layout import ELEMENTS, Layout, read_layout, shape_range
+from edgeprof.runner.growing_cache import GrowingCache
+from edgeprof.runner.placement import (
+    RECORD_ENTRY,
+    Placement,
+    assigned_nodes,
+    profiled_nodes,
+    require_placement,
+)
+from edgeprof.runner.providers import (
+    PROVIDERS,
+    Device,
+    SessionSetup,
+    load_onnxruntime,
+    open_session,
+    run_bound,
+)
+from edgeprof.runner.shared_cache import SharedCache
+from edgeprof.runner.small_inputs import Masks, SmallInputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from edgeprof.runner.token_model import Logits, TokenIds
 
-_TYPES = {
-    "tensor(float)": np.float32,
-    "tensor(float16)": np.float16,
-    "tensor(int64)": np.int64,
-    "tensor(int32)": np.int32,
-}
-KEEP_FROM = "keep_from"
-
-
-class _Binding:
-    """What one shape of pass is bound to; its arrays are written in place for every pass."""
-
-    def __init__(self, io: Any, arrays: dict[str, Any], rows: int) -> None:
-        self.io = io
-        self.ids: NDArray[Any] = arrays["ids"]
-        self.positions: NDArray[Any] | None = arrays.get("positions")
-        self.logits: NDArray[Any] | None = arrays.get("logits")
-        self.rows = rows
-        self.keep_alive = arrays
+_PROBED_TOKENS = 2
 
 
 class OrtModel:
     """A decoder in ONNX Runtime. See TokenModel for what its methods promise.
 
-    ``providers`` lists the providers of the session in order; ``load_s`` is the time it took to
-    open it.
+    ``setup`` is how its provider was set up, ``providers`` lists those of the session in order.
+    ``placement`` says which operators run on which; None on the CPU, which takes all. ``load_s`` is
+    the time it took to open the session.
     """
 
     def __init__(
         self,
         folder: DecoderFolder,
+        layout: Layout,
         session: Any,
+        setup: SessionSetup,
         *,
-        provider: str,
         capacity: int,
         clock: Callable[[], int],
-        load_s: float,
     ) -> None:
-        self._ort = load_onnxruntime()
+        self.setup = setup
+        self.load_s = 0.0
+        self.placement: Placement | None = None
         self._folder = folder
+        self._layout = layout
         self._session = session
-        self._device = PROVIDERS[provider][1]
+        self._clock = clock
+        self._shapes_stay = setup.settings.cuda_graph
         self._pad = folder.manifest.attention_pad if folder.manifest else 0
-        self._capacity = min(capacity, folder.context_tokens - self._pad)
+        self._capacity = usable_capacity(folder, capacity)
         self._slots = self._capacity + self._pad
-        self._types = {entry.name: entry.type for entry in session.get_inputs()}
-        self._types |= {entry.name: entry.type for entry in session.get_outputs()}
-        self._has_keep_from = KEEP_FROM in {
-            entry.name for entry in session.get_overridable_initializers()
-        }
         self._head_rows = _read_head_rows(folder)
-        self._columns = folder.vocab_size if self._head_rows is None else len(self._head_rows)
-        self._caches = self._allocate_caches()
-        self._check_graph()
-        self._mask = np.ones((1, self._slots), np.int64)
-        self._mask_values: dict[int, Any] = {}
+        self._columns = _count_columns(folder, layout, self._head_rows)
+        self._device = Device(setup, str(folder.onnx_path))
+        kind = SharedCache if layout.shared else GrowingCache
+        self._cache: Cache = kind(layout, self._slots, self._device)
+        self._masks = Masks(layout.inputs, self._slots)
         self._bindings: dict[tuple[int, int], _Binding] = {}
+        self._logits = np.empty(0, ELEMENTS[layout.logits_storage].numpy)
         self._length = 0
         self._stamps_ns = (0, 0)
-        self._clock = clock
-        self.load_s = load_s
 
     @classmethod
     def open(
         cls,
         folder: DecoderFolder,
+        setup: SessionSetup | None = None,
         *,
-        provider: str = "cpu",
-        threads: int,
+        threads: int | None = None,
         capacity: int,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> "OrtModel":
         """Load the graph and allocate a cache for ``capacity`` tokens (at most the context).
 
-        Raises EnvironmentFault where the provider is missing, FileFault where the graph cannot be
-        loaded or has another layout than this class serves.
+        ``threads`` alone are those of a session on the CPU. Raises EnvironmentFault where the
+        provider is missing or leaves nodes that it may not leave, FileFault where the graph cannot
+        be loaded or has a layout that is not served.
         """
+        setup = setup or SessionSetup("cpu", threads or 1)
+        layout = read_layout(read_onnx_graph(folder.onnx_path), folder)
+        slots = usable_capacity(folder, capacity)
+        _check_capture(folder, layout, setup)
+        if setup.provider == "tensorrt" and setup.shapes is None:
+            setup = setup._replace(shapes=shape_range(layout, slots))
         t0 = time.perf_counter()
-        session = open_session(folder.onnx_path, provider=provider, threads=threads)
-        load_s = time.perf_counter() - t0
-        return cls(
-            folder, session, provider=provider, capacity=capacity, clock=clock, load_s=load_s
-        )
+        session = open_session(folder.onnx_path, setup, entries=RECORD_ENTRY)
+        model = cls(folder, layout, session, setup, capacity=capacity, clock=clock)
+        if layout.columns is None:
+            model.learn_columns()
+        if setup.provider != "cpu":
+            model.placement = assigned_nodes(session) or profiled_placement(folder, layout, setup)
+            require_placement(
+                model.placement,
+                PROVIDERS[setup.provider].title,
+                fallback=setup.settings.fallback,
+                label=str(folder.onnx_path),
+            )
+            model.warm_up()
+        model.load_s = time.perf_counter() - t0
+        return model
 
     @property
     def providers(self) -> list[str]:
         return list(self._session.get_providers())
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """What the cache grows by with each token."""
+        return sum(tensor.bytes_per_token for tensor in self._layout.caches)
 
     @property
     def vocab_size(self) -> int:
@@ -130,17 +156,21 @@ class OrtModel:
                 f"cannot take {count} tokens: {self._length} of {self._capacity} are cached"
             )
         wanted = count if rows is None else rows
-        # A graph without keep_from computes the head for every row; the rest is dropped here.
-        binding = self._bind(count, wanted if self._has_keep_from else count)
-        binding.ids[0] = tokens
-        if binding.positions is not None:
-            binding.positions[0] = np.arange(self._length, self._length + count)
-        self._bind_mask(binding, self._length + count)
+        # A graph that cannot be told computes the head for every row; the rest is dropped here.
+        given = wanted if self._layout.chooses_rows else count
+        binding = self._binding(count, given)
+        total = self._length + count
+        binding.inputs.write(tokens, self._length)
+        self._cache.bind_pass(binding.io, self._length, count)
+        logits = self._bind_logits(binding, given)
         t0_ns = self._clock()
-        self._session.run_with_iobinding(binding.io)
+        run_bound(self._session, binding.io, str(self._folder.onnx_path), binding.options)
         self._stamps_ns = (t0_ns, self._clock())
-        self._length += count
-        return self._logits(binding)[-wanted:]
+        self._length = total
+        self._cache.passed(total)
+        return _as_float32(
+            logits if wanted == given else logits[-wanted:], self._layout.logits_storage
+        )
 
     def rewind(self, length: int) -> None:
         if not 0 <= length <= self._length:
@@ -150,119 +180,116 @@ class OrtModel:
     def token_ids(self, columns: "TokenIds") -> "TokenIds":
         return columns if self._head_rows is None else self._head_rows[columns]
 
-    def _allocate_caches(self) -> list[tuple[str, str, Any]]:
-        """(past name, present name, buffer) a layer and kind; both names share the buffer."""
-        shapes = {entry.name: entry.shape for entry in self._session.get_inputs()}
-        inputs, outputs = self._folder.inputs, self._folder.outputs
-        caches = []
-        for layer in range(self._folder.layers):
-            for past, present in (
-                (inputs.past_key_names, outputs.present_key_names),
-                (inputs.past_value_names, outputs.present_value_names),
-            ):
-                past_name, present_name = (
-                    past.replace("%d", str(layer)),
-                    present.replace("%d", str(layer)),
-                )
-                if past_name not in shapes or len(shapes[past_name]) != 4:
-                    raise FileFault(
-                        f"{self._folder.onnx_path}: no cache input {past_name!r} of four "
-                        "dimensions; only decoders with GroupQueryAttention caches can be run"
-                    )
-                heads, head_dim = shapes[past_name][1], shapes[past_name][3]
-                shape = [1, heads, self._slots, head_dim]
-                if not all(isinstance(size, int) for size in shape):
-                    raise FileFault(
-                        f"{self._folder.onnx_path}: cache input {past_name!r} leaves heads or "
-                        f"head size open: {shapes[past_name]}"
-                    )
-                buffer = self._value(np.zeros(shape, self._dtype(past_name)))
-                caches.append((past_name, present_name, buffer))
-        return caches
+    def warm_up(self) -> None:
+        """One pass of one token: what a provider builds for its first pass is part of loading."""
+        self.extend([0], rows=1)
+        self.rewind(0)
 
-    def _check_graph(self) -> None:
-        """The graph takes and gives what the folder's configuration names, and nothing else."""
-        path, inputs, logits = (
-            self._folder.onnx_path,
-            self._folder.inputs,
-            self._folder.outputs.logits,
-        )
-        served = {inputs.input_ids, inputs.position_ids, inputs.attention_mask}
-        served |= {past for past, _, _ in self._caches}
-        for entry in self._session.get_inputs():
-            if entry.name not in served:
-                raise FileFault(
-                    f"{path}: needs input {entry.name!r}, which {GENAI_NAME} does not name"
-                )
-        shapes = {entry.name: entry.shape for entry in self._session.get_outputs()}
-        for name in (logits, *(present for _, present, _ in self._caches)):
-            if name not in shapes:
-                raise FileFault(f"{path}: has no output {name!r}, which {GENAI_NAME} names")
-        columns = shapes[logits][-1] if shapes[logits] else 0
-        if isinstance(columns, int) and columns != self._columns:  # else it is left open
-            raise FileFault(f"{path}: gives {columns} logits a token, expected {self._columns}")
+    def learn_columns(self) -> None:
+        """The columns of the logits, where the graph leaves them open: seen in a pass."""
+        binding = self._binding(1, 1)
+        binding.inputs.write([0], 0)
+        self._cache.bind_pass(binding.io, 0, 1)
+        binding.io.bind_output(self._layout.logits, "cpu")  # bound last, so it comes out last
+        run_bound(self._session, binding.io, str(self._folder.onnx_path))
+        columns = int(binding.io.get_outputs()[-1].shape()[-1])
+        self._layout = replace(self._layout, columns=columns)
+        self._columns = _count_columns(self._folder, self._layout, self._head_rows)
 
-    def _dtype(self, name: str) -> Any:
-        kind = self._types.get(name)
-        if kind not in _TYPES:
-            raise FileFault(f"{self._folder.onnx_path}: {name!r} has type {kind}, not served")
-        return _TYPES[kind]
+    def _binding(self, count: int, rows: int) -> "_Binding":
+        """The binding for passes of ``count`` tokens and ``rows`` logit rows, made once."""
+        found = self._bindings.get((count, rows))
+        if found is None:
+            io = self._session.io_binding()
+            inputs = SmallInputs(
+                io,
+                self._layout.inputs,
+                self._masks,
+                count=count,
+                rows=rows,
+                device=self._device.name,
+                shapes_stay=self._shapes_stay,
+            )
+            self._cache.bind(io)
+            found = _Binding(io, inputs, self._capture_options())
+            self._bindings[count, rows] = found
+        return found
 
-    def _value(self, array: "NDArray[Any]") -> Any:
-        return self._ort.OrtValue.ortvalue_from_numpy(array, self._device, 0)
+    def _capture_options(self) -> Any:
+        """Passes of each size are captured apart, under a number of their own."""
+        if not self._shapes_stay:
+            return None
+        options = load_onnxruntime().RunOptions()
+        options.add_run_config_entry("gpu_graph_id", str(len(self._bindings) + 1))
+        return options
 
-    def _bind(self, count: int, rows: int) -> _Binding:
-        """The binding for passes of ``count`` tokens and ``rows`` logit rows, made once.
+    def _bind_logits(self, binding: "_Binding", rows: int) -> "NDArray[Any]":
+        """Room for the logits on the host, one for passes of all sizes: it grows with the largest,
+        and passes that were bound to what it was before are bound again."""
+        columns = self._layout.columns
+        assert columns is not None, "learned when the model was opened"
+        if rows * columns > self._logits.size:
+            self._logits = self._device.host_array(rows * columns, self._logits.dtype)
+        if binding.logits is None or binding.logits.base is not self._logits:
+            whole = self._logits[: rows * columns].reshape(rows, columns)
+            binding.logits = whole[:, : self._columns]
+            code = ELEMENTS[self._layout.logits_storage].code
+            place = "cpu", 0, code, (1, rows, columns), self._logits.ctypes.data
+            binding.io.bind_output(self._layout.logits, *place)
+        return binding.logits
 
-        On the CPU provider an OrtValue made from an array shares its memory, so that writing the
-        array is all a pass needs (a test holds on to this). Inputs stay on the CPU for other
-        providers too: onnxruntime copies these few bytes itself.
-        """
-        if (count, rows) in self._bindings:
-            return self._bindings[count, rows]
-        inputs = self._folder.inputs
-        io = self._session.io_binding()
-        arrays: dict[str, Any] = {"ids": np.zeros((1, count), self._dtype(inputs.input_ids))}
-        self._bind_input(io, arrays, inputs.input_ids, "ids")
-        if inputs.position_ids in self._types:
-            arrays["positions"] = np.zeros((1, count), self._dtype(str(inputs.position_ids)))
-            self._bind_input(io, arrays, str(inputs.position_ids), "positions")
-        if self._has_keep_from:
-            arrays["keep_from"] = np.array([count - rows], np.int64)
-            self._bind_input(io, arrays, KEEP_FROM, "keep_from")
-        for past_name, present_name, buffer in self._caches:
-            io.bind_ortvalue_input(past_name, buffer)
-            io.bind_ortvalue_output(present_name, buffer)
-        logits = self._folder.outputs.logits
-        if self._device == "cpu":
-            arrays["logits"] = np.zeros((1, rows, self._columns), self._dtype(logits))
-            arrays["logits_value"] = self._value(arrays["logits"])
-            io.bind_ortvalue_output(logits, arrays["logits_value"])
-        else:
-            io.bind_output(logits, "cpu")
-        self._bindings[count, rows] = _Binding(io, arrays, rows)
-        return self._bindings[count, rows]
 
-    def _bind_input(self, io: Any, arrays: dict[str, Any], name: str, key: str) -> None:
-        arrays[key + "_value"] = self._ort.OrtValue.ortvalue_from_numpy(arrays[key])
-        io.bind_ortvalue_input(name, arrays[key + "_value"])
+class _Binding:
+    """What passes of one size are bound to."""
 
-    def _bind_mask(self, binding: _Binding, total: int) -> None:
-        """The attention mask is the one input whose shape changes with every pass."""
-        name = self._folder.inputs.attention_mask
-        if name is None or name not in self._types:
-            return
-        if total not in self._mask_values:
-            mask = self._mask[:, :total].astype(self._dtype(name), copy=False)
-            self._mask_values[total] = self._ort.OrtValue.ortvalue_from_numpy(mask)
-        binding.io.bind_ortvalue_input(name, self._mask_values[total])
+    def __init__(self, io: Any, inputs: SmallInputs, options: Any) -> None:
+        self.io = io
+        self.inputs = inputs
+        self.options = options
+        self.logits: NDArray[Any] | None = None
 
-    def _logits(self, binding: _Binding) -> "Logits":
-        if binding.logits is None:
-            logits: Logits = binding.io.copy_outputs_to_cpu()[0][0]
-        else:
-            logits = binding.logits[0]
+
+def usable_capacity(folder: DecoderFolder, asked: int) -> int:
+    """The tokens that a cache of ``asked`` holds: no more than the context, less what pads it."""
+    pad = folder.manifest.attention_pad if folder.manifest else 0
+    return min(asked, folder.context_tokens - pad)
+
+
+def _as_float32(logits: "NDArray[Any]", storage: str) -> "Logits":
+    if storage == "f32":
         return logits
+    if storage == "bf16":  # the upper half of a float32
+        widened: Logits = (logits.astype(np.uint32) << 16).view(np.float32)
+        return widened
+    return logits.astype(np.float32)
+
+
+def _count_columns(folder: DecoderFolder, layout: Layout, head_rows: "TokenIds | None") -> int:
+    """The columns of the logits that stand for a token; those beyond pad the head."""
+    columns = folder.vocab_size if head_rows is None else len(head_rows)
+    given = layout.columns
+    if given is not None and (given < columns or (head_rows is not None and given != columns)):
+        raise FileFault(f"{folder.onnx_path}: gives {given} logits a token, expected {columns}")
+    return columns
+
+
+def _check_capture(folder: DecoderFolder, layout: Layout, setup: SessionSetup) -> None:
+    if setup.settings.cuda_graph and not layout.shared:
+        raise UsageFault(
+            f"{folder.onnx_path}: its cache grows with every pass, so that none can be captured; "
+            "leave out provider_settings.cuda_graph"
+        )
+
+
+def profiled_placement(folder: DecoderFolder, layout: Layout, setup: SessionSetup) -> Placement:
+    """Where the nodes of one pass ran, in a short session of its own: profiling slows a session."""
+    with tempfile.TemporaryDirectory(prefix="edgeprof-") as scratch:
+        session = open_session(folder.onnx_path, setup, profile_prefix=Path(scratch) / "pass")
+        model = OrtModel(
+            folder, layout, session, setup, capacity=_PROBED_TOKENS, clock=time.monotonic_ns
+        )
+        model.warm_up()
+        return profiled_nodes(Path(session.end_profiling()))
 
 
 def _read_head_rows(folder: DecoderFolder) -> "TokenIds | None":

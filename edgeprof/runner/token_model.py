@@ -43,7 +43,8 @@ class TokenModel(Protocol):
         ...
 
     def rewind(self, length: int) -> None:
-        """Forget all but the first ``length`` cached tokens. Costs nothing."""
+        """Forget all but the first ``length`` cached tokens. Costs nothing now; a cache that grows
+        with every pass may have to be cut before the next one."""
         ...
 
     def token_ids(self, columns: "TokenIds") -> "TokenIds":

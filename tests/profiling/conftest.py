@@ -1,11 +1,13 @@
 """A recipe over two random little models, converted once: a run takes a second or two."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tiny_decoder import Decoder, write_folder
 
-from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.recipe import Recipe, read_recipe
 from edgeprof.session.records import Leg
 
@@ -100,3 +102,12 @@ def folders(
         key: convert(tiny_gguf(work / f"{name}.gguf", layers=layers), work / name, weights="fp32")
         for key, name, layers in (("t", "target", 4), ("d", "draft", 1))
     }
+
+
+@pytest.fixture
+def optimum(folders: dict[str, DecoderFolder], tmp_path: Path) -> DecoderFolder:
+    """A decoder of standard operators in optimum's layout, with the tokenizer of the others; its
+    head is padded from 300 columns to 304."""
+    folder = write_folder(Decoder(vocab=300, columns=304, context=256), tmp_path / "optimum")
+    shutil.copy(folders["t"].path / "tokenizer.json", folder.path)
+    return read_decoder_folder(folder.path)

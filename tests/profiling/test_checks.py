@@ -1,16 +1,24 @@
 """What is refused before time is spent."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
+import onnx
 import psutil
 import pytest
 from msgspec.structs import replace
+from tiny_decoder import Decoder, write_folder
 
-from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.analysis.memory import RUNTIME_BYTES
+from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
 from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.models.readers.onnx_graph import read_onnx_graph
 from edgeprof.profiling.checks import plan_job
 from edgeprof.profiling.environment import usable_cores
+from edgeprof.profiling.memory_need import MemoryNeed, job_need, model_need
+from edgeprof.provider_settings import ProviderName
 from edgeprof.recipe import Prompt, Recipe, SyntheticTest
+from edgeprof.runner.graph_layout import read_layout
 
 Folders = dict[str, DecoderFolder]
 
@@ -98,21 +106,99 @@ def test_no_model_gets_more_threads_than_there_are_cores(recipe: Recipe, folders
     assert plan_job(eager, folders).models["t"].threads == usable_cores()
 
 
-def test_r08_available_memory_counts_not_free_memory(
+def only_available(monkeypatch: pytest.MonkeyPatch, available_bytes: int) -> None:
+    value = SimpleNamespace(free=420_000, available=available_bytes, total=8 << 30)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: value)
+
+
+def test_r08_r05_available_memory_counts_not_free_memory(
     recipe: Recipe, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def memory(available: int) -> None:
-        value = SimpleNamespace(free=420_000, available=available, total=8 << 30)
-        monkeypatch.setattr(psutil, "virtual_memory", lambda: value)
-
-    manifests = [folder.manifest for folder in folders.values()]
-    # weights of both, and both caches at 250 tokens
-    needed = sum(m.resident_weight_bytes + 250 * m.kv_bytes_per_token for m in manifests if m)
-    memory(needed)
+    tensors = [
+        tensor
+        for folder in folders.values()
+        for tensor in onnx.load(folder.onnx_path).graph.initializer
+    ]
+    weights = sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in tensors)
+    # keys and values of 2 heads of 16 floats, 250 slots: 4 layers of the target, 1 of the draft
+    caches = 250 * (4 + 1) * 2 * 2 * 16 * 4
+    logits = 2 * 300 * 4  # both graphs are told that one row is wanted
+    process = 64 << 20
+    needed = weights + caches + logits + process
+    only_available(monkeypatch, needed)
     plan_job(recipe, folders)
-    memory(needed - 1)
-    with pytest.raises(EnvironmentFault, match="available"):
+    only_available(monkeypatch, needed - 1)
+    with pytest.raises(EnvironmentFault, match=r"GiB for weights, .* GiB for caches, .* available"):
         plan_job(recipe, folders)
+
+
+def test_r05_a_cuda_runtime_is_part_of_the_need() -> None:
+    nothing = MemoryNeed(weights_bytes=0, cache_bytes=0, logits_bytes=0, runtime_bytes=0)
+    small = replace(nothing, weights_bytes=27 << 20)
+    on_cpu, on_gpu = job_need([small], ["cpu"]), job_need([small], ["cpu", "cuda"])
+    assert on_gpu.total_bytes - on_cpu.total_bytes == RUNTIME_BYTES > 10 * small.weights_bytes
+    assert "0.56 GiB for the runtime" in str(on_gpu)  # 0.5 and the process's 64 MiB
+
+
+def test_logits_of_a_whole_prompt_count_where_the_graph_gives_them(tmp_path: Path) -> None:
+    def need(spec: Decoder) -> MemoryNeed:
+        folder = write_folder(spec, tmp_path / str(spec.rows))
+        graph = read_onnx_graph(folder.onnx_path)
+        layout = read_layout(graph, folder)
+        return model_need(graph, layout, slots=10, prompt_tokens=100, vocab_size=40)
+
+    assert need(Decoder(rows=True)).logits_bytes == 40 * 4
+    whole = need(Decoder())
+    assert whole.logits_bytes == 100 * 40 * 4
+    # two layers, keys and values, 2 heads of 16 floats, past and present
+    assert whole.cache_bytes == 10 * 2 * 2 * 2 * 16 * 4 * 2
+
+
+def on(recipe: Recipe, provider: ProviderName) -> Recipe:
+    targets = {"t": replace(recipe.targets["t"], provider=provider)}
+    plain = [variant for variant in recipe.variants if variant.drafter is None]
+    return replace(recipe, targets=targets, drafters={}, variants=plain)
+
+
+def test_tensorrt_is_refused_for_graphs_with_operators_of_others(
+    recipe: Recipe, folders: Folders
+) -> None:
+    with pytest.raises(FileFault, match=r"standard operators only.*GroupQueryAttention \(4\)"):
+        plan_job(on(recipe, "tensorrt"), folders)
+
+
+@pytest.mark.parametrize("provider", ["cuda", "tensorrt"])
+def test_a_provider_that_does_not_work_ends_the_run_before_it_starts(
+    recipe: Recipe, optimum: DecoderFolder, provider: ProviderName
+) -> None:
+    with pytest.raises(EnvironmentFault, match=f"provider '{provider}' is not usable here: "):
+        plan_job(on(recipe, provider), {"t": optimum})
+
+
+def test_m28_weights_that_are_missing_or_cut_short_are_named_with_their_bytes(
+    recipe: Recipe, optimum: DecoderFolder
+) -> None:
+    write_folder(Decoder(vocab=300, columns=304, context=256), optimum.path, external=True)
+    data = optimum.path / "model.onnx_data"
+    plan_job(on(recipe, "cpu"), {"t": optimum})
+    content = data.read_bytes()
+    data.write_bytes(content[:-7])
+    with pytest.raises(
+        FileFault, match=r"model.onnx_data is truncated: 7 of \d+ bytes are missing"
+    ):
+        plan_job(on(recipe, "cpu"), {"t": optimum})
+    data.unlink()
+    with pytest.raises(FileFault, match=r"model.onnx_data is missing \(\d+ bytes\)"):
+        plan_job(on(recipe, "cpu"), {"t": optimum})
+
+
+def test_m30_a_graph_that_cannot_be_fed_ends_the_run_before_it_starts(
+    recipe: Recipe, optimum: DecoderFolder
+) -> None:
+    spec = Decoder(vocab=300, columns=304, context=256, debris="onnx::Neg_50")
+    write_folder(spec, optimum.path)
+    with pytest.raises(FileFault, match=r"model.onnx: needs 'onnx::Neg_50'"):
+        plan_job(on(recipe, "cpu"), {"t": optimum})
 
 
 def test_one_name_for_a_target_and_a_drafter_is_refused(recipe: Recipe, folders: Folders) -> None:

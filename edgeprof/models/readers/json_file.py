@@ -17,7 +17,8 @@ def read_json_as(path: Path, kind: type[_Kind], *, what: str, most_bytes: int) -
     try:
         if path.stat().st_size > most_bytes:
             raise FileFault(f"{path}: larger than {most_bytes >> 20} MiB, which no {what} is")
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # a byte-order mark
+        return msgspec.json.decode(content, type=kind)
     except OSError as error:
         raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -43,10 +43,12 @@ class OnnxTensor(Struct, frozen=True, kw_only=True):
 
 
 class OnnxNode(Struct, frozen=True, kw_only=True):
-    """One operation. ``numbers`` holds its whole-number attributes."""
+    """One operation. ``numbers`` holds its whole-number attributes; the standard's own operators
+    have no ``domain``."""
 
     name: str
     kind: str
+    domain: str = ""
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     numbers: Mapping[str, int]
@@ -61,13 +63,15 @@ class OnnxValue(Struct, frozen=True, kw_only=True):
 
 
 class OnnxGraph(Struct, frozen=True, kw_only=True):
-    """The graph, those inside its nodes included. ``external`` maps files to the bytes that the
-    tensors need of them, ``problems`` says which are missing or too short."""
+    """The graph, those inside its nodes included. ``defaulted`` are inputs that need not be given.
+    ``external`` maps files to the bytes that the tensors need of them, ``problems`` says which are
+    missing or too short."""
 
     path: Path
     nodes: Sequence[OnnxNode]
     tensors: Mapping[str, OnnxTensor]
     inputs: Sequence[OnnxValue]
+    defaulted: Sequence[OnnxValue]
     outputs: Sequence[OnnxValue]
     external: Mapping[str, int]
     problems: Sequence[str]
@@ -114,6 +118,7 @@ class _Reader:
             nodes=self._nodes,
             tensors=self._tensors,
             inputs=[value for value in inputs if value.name not in self._tensors],
+            defaulted=[value for value in inputs if value.name in self._tensors],
             outputs=outputs,
             external=self._external,
             problems=[
@@ -144,7 +149,7 @@ class _Reader:
     def _node(self, span: Span, depth: int) -> None:
         message = self._message
         inputs, outputs, numbers = [], [], {}
-        name = kind = ""
+        name = kind = domain = ""
         constants = []
         for field in message.fields(span):
             if field.number == 1:
@@ -155,6 +160,8 @@ class _Reader:
                 name = message.text(field.value)
             elif field.number == 4:
                 kind = message.text(field.value)
+            elif field.number == 7:
+                domain = message.text(field.value)
             elif field.number == 5:
                 key, number, constant = self._attribute(message.span(field.value), depth)
                 if number is not None:
@@ -168,6 +175,7 @@ class _Reader:
             OnnxNode(
                 name=name,
                 kind=kind,
+                domain="" if domain == "ai.onnx" else domain,
                 inputs=tuple(inputs),
                 outputs=tuple(outputs),
                 numbers=numbers,

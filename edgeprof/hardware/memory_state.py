@@ -1,0 +1,59 @@
+"""What memory Linux could give now: the sum, and the largest piece. Knows nothing of who asks."""
+
+import os
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from edgeprof.hardware.board_files import BoardFiles
+
+_MOST_ORDERS = 32
+
+
+class MemoryState(Struct, frozen=True, kw_only=True):
+    """``available_bytes`` is what programs can have without swapping, page cache that may go
+    included; ``largest_block_bytes`` the largest free piece without a gap, of which there are
+    ``largest_blocks``."""
+
+    available_bytes: int | None
+    largest_block_bytes: int | None
+    largest_blocks: int | None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.available_bytes is not None:
+            parts.append(f"{self.available_bytes / 2**30:.2f} GiB are available")
+        if self.largest_block_bytes is not None:
+            size = _block_text(self.largest_block_bytes)
+            parts.append(f"the largest free blocks are {self.largest_blocks} of {size}")
+        return ", ".join(parts) or "what is available cannot be read"
+
+
+def read_memory_state(root: Path = Path("/")) -> MemoryState:
+    """From meminfo and buddyinfo below ``root``; what cannot be read is None."""
+    files = BoardFiles(root)
+    match = re.search(
+        r"^MemAvailable:\s{1,40}(\d{1,15}) kB", files.read("/proc/meminfo") or "", re.M
+    )
+    order, count = _largest_blocks(files.read("/proc/buddyinfo") or "")
+    return MemoryState(
+        available_bytes=int(match[1]) << 10 if match else None,
+        largest_block_bytes=None if order is None else os.sysconf("SC_PAGE_SIZE") << order,
+        largest_blocks=count,
+    )
+
+
+def _largest_blocks(buddyinfo: str) -> tuple[int | None, int | None]:
+    """The highest order of pages with free blocks, over all zones, and how many there are."""
+    counts: dict[int, int] = {}
+    for line in buddyinfo.splitlines():
+        match = re.match(r"Node\s+\d+, zone\s+\S+\s+([\d ]+)$", line)
+        for order, text in enumerate((match[1].split() if match else [])[:_MOST_ORDERS]):
+            counts[order] = counts.get(order, 0) + int(text[:12])
+    free = [order for order, count in counts.items() if count]
+    return (max(free), counts[max(free)]) if free else (None, None)
+
+
+def _block_text(size_bytes: int) -> str:
+    return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes >> 10} KiB"

@@ -1,0 +1,49 @@
+"""What is free, from files of a board."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from edgeprof.hardware.memory_state import MemoryState, read_memory_state
+
+MEMINFO = """MemTotal:        7620000 kB
+MemFree:          420000 kB
+MemAvailable:    5600000 kB
+"""
+BUDDYINFO = """Node 0, zone      DMA      1      0      1      0      2      1      1      0      1
+Node 0, zone    DMA32    759    572    791    475    194     45     12      0      0
+Node 0, zone   Normal   4381   1093    185   1530    567    102      4      3      0
+"""
+
+
+def tree(root: Path, **files: str) -> Path:
+    (root / "proc").mkdir()
+    for name, text in files.items():
+        (root / "proc" / name).write_text(text)
+    return root
+
+
+def test_r08_r42_available_memory_and_the_largest_free_blocks(tmp_path: Path) -> None:
+    state = read_memory_state(tree(tmp_path, meminfo=MEMINFO, buddyinfo=BUDDYINFO))
+    # the ninth column is order 8, 256 pages: one such block, in zone DMA
+    block_bytes = 256 * os.sysconf("SC_PAGE_SIZE")
+    assert state == MemoryState(
+        available_bytes=5_600_000 * 1024, largest_block_bytes=block_bytes, largest_blocks=1
+    )
+    assert str(state).startswith("5.34 GiB are available, the largest free blocks are 1 of ")
+
+
+def test_zones_are_added_up(tmp_path: Path) -> None:
+    text = "Node 0, zone A 1 2 0\nNode 0, zone B 5 3 0\n"
+    state = read_memory_state(tree(tmp_path, buddyinfo=text))
+    assert state.largest_blocks == 5 and state.available_bytes is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "Node 0, zone A", "Node 0, zone A 0 0", "\0" * 99]
+)
+def test_what_cannot_be_read_is_unknown(tmp_path: Path, text: str) -> None:
+    state = read_memory_state(tree(tmp_path, meminfo=text, buddyinfo=text))
+    assert state == MemoryState(available_bytes=None, largest_block_bytes=None, largest_blocks=None)
+    assert str(state) == "what is available cannot be read"
