@@ -24,7 +24,6 @@ from edgeprof.profiling.board import board_figures
 from edgeprof.profiling.checks import plan_job
 from edgeprof.profiling.children import Child
 from edgeprof.profiling.environment import describe_device, describe_environment
-from edgeprof.profiling.free_blocks import memory_in_pieces
 from edgeprof.profiling.messages import (
     DecodeJob,
     Ended,
@@ -218,8 +217,6 @@ class _Run:
 
     def _write_death(self, decoder: Child) -> None:
         cause = decoder.cause_of_end()
-        if "out of" in cause and (pieces := memory_in_pieces()):  # of memory, of one kind or other
-            cause = f"{cause}; {pieces}"
         detail = {"process": "decoder", "cause": cause, "stderr": decoder.last_words()}
         self._note("death", "error", detail)
         self._end_open_leg("died")

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from edgeprof.analysis.summary import summarise
 from edgeprof.convert.folder import convert
 from edgeprof.errors import EdgeprofError, FileFault, UsageFault
+from edgeprof.hardware.memory_state import MemoryState
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.profiling import recorder
 from edgeprof.profiling.divergence import first_divergence
@@ -602,6 +603,8 @@ def test_r42_memory_in_pieces_is_told_with_the_death_that_it_caused(
         "os._exit(1)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(recorder, "memory_in_pieces", lambda: "2.0 GiB are available in pieces")
-    with pytest.raises(EdgeprofError, match=r"error 12; 2\.0 GiB are available in pieces$"):
+    state = MemoryState(available_bytes=2 << 30, largest_block_bytes=1 << 20, largest_blocks=3)
+    monkeypatch.setattr(recorder, "read_memory_state", lambda: state)
+    told = r"error 12; 2\.00 GiB are available, the largest free blocks are 3 of 1 MiB; .* a reboot"
+    with pytest.raises(EnvironmentFault, match=told):
         record(recipe, folders, tmp_path / "out" / "s.sqlite", progress=heard)
