@@ -5,10 +5,10 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from edgeprof.convert.tokenizer import SpecialTokens
-from edgeprof.convert.weights import LlamaShape
+from edgeprof.convert.weights import DecoderShape
 
 
-def genai_config(shape: LlamaShape, specials: SpecialTokens, onnx_name: str) -> dict[str, Any]:
+def genai_config(shape: DecoderShape, specials: SpecialTokens, onnx_name: str) -> dict[str, Any]:
     """``genai_config.json``.
 
     Past and present share one buffer of max_length positions. The engine stops when a sequence
@@ -17,10 +17,10 @@ def genai_config(shape: LlamaShape, specials: SpecialTokens, onnx_name: str) -> 
     """
     return {
         "model": {
-            "type": "llama",
+            "type": shape.architecture,
             "bos_token_id": specials.bos,
             "eos_token_id": list(specials.ends),
-            "pad_token_id": specials.ends[0],
+            "pad_token_id": specials.eos,
             "vocab_size": shape.vocab_size,
             "context_length": shape.context_tokens,
             "decoder": {
@@ -55,14 +55,19 @@ def genai_config(shape: LlamaShape, specials: SpecialTokens, onnx_name: str) -> 
     }
 
 
-def tokenizer_config(tokenizer: Tokenizer, specials: SpecialTokens) -> dict[str, Any]:
-    """``tokenizer_config.json``: which class reads ``tokenizer.json``, and the special tokens."""
+def tokenizer_config(
+    tokenizer: Tokenizer, specials: SpecialTokens, chat_template: str | None
+) -> dict[str, Any]:
+    """``tokenizer_config.json``: which class reads ``tokenizer.json``, the special tokens, and how
+    a conversation is written."""
     bos = None if specials.bos is None else tokenizer.id_to_token(specials.bos)
-    return {
-        "tokenizer_class": "GPT2Tokenizer",
+    byte_level = tokenizer.pre_tokenizer is not None
+    config = {
+        "tokenizer_class": "GPT2Tokenizer" if byte_level else "LlamaTokenizer",
         "add_bos_token": specials.adds_bos,
         "add_prefix_space": False,
         "clean_up_tokenization_spaces": False,
         "bos_token": bos,
-        "eos_token": tokenizer.id_to_token(specials.ends[0]),
+        "eos_token": tokenizer.id_to_token(specials.eos),
     }
+    return config if chat_template is None else {**config, "chat_template": chat_template}

@@ -1,5 +1,6 @@
 """The tokenizer made of a GGUF's fields, against ids that llama.cpp gave."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,21 @@ import msgspec
 import pytest
 from tokenizers import Tokenizer
 
-from edgeprof.convert.tokenizer import read_special_tokens, read_tokenizer
+from edgeprof.convert.tokenizer import (
+    read_chat_template,
+    read_special_tokens,
+    read_tokenizer,
+)
 from edgeprof.errors import FileFault
 from edgeprof.models.readers.gguf import GgufHeader, read_header
 
-RECORDED = json.loads((Path(__file__).parents[1] / "data" / "tokenizer_smollm2.json").read_text())
+DATA = Path(__file__).parents[1] / "data"
+RECORDED = json.loads((DATA / "tokenizer_smollm2.json").read_text())
 SPLITTINGS = ("smollm", "gpt-2", "llama-bpe", "qwen2")
+# Real vocabularies, cut to what takes part in the strings; see "about" in the file.
+FAMILIES = json.loads((DATA / "tokenizers_llama_cpp.json").read_text())
+VOCABULARIES: dict[str, dict[str, Any]] = FAMILIES["vocabularies"]
+BYTE_LEVEL = ("llama-bpe", "qwen2", "smollm")
 
 
 def with_metadata(header: GgufHeader, **changes: Any) -> GgufHeader:
@@ -37,9 +47,123 @@ def tiny(tiny_gguf: Callable[..., Path], tmp_path: Path) -> GgufHeader:
     return read_header(tiny_gguf(tmp_path / "tiny.gguf"))
 
 
-def test_at_least_sixty_strings_were_recorded() -> None:
-    texts = [entry["text"] for entry in RECORDED["strings"]]
-    assert len(set(texts)) == len(texts) >= 60
+def vocabulary_file(path: Path, family: str) -> GgufHeader:
+    """The header of a GGUF with the family's vocabulary and nothing else."""
+    import gguf
+
+    vocabulary = VOCABULARIES[family]
+    position = {token_id: index for index, token_id in enumerate(vocabulary["ids"])}
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model(vocabulary["model"])
+    writer.add_tokenizer_pre(vocabulary["pre"])
+    writer.add_token_list(vocabulary["tokens"])
+    writer.add_token_types(vocabulary["types"])
+    writer.add_bos_token_id(position[vocabulary["bos"]])
+    writer.add_eos_token_id(position[vocabulary["eos"]])
+    if "scores" in vocabulary:
+        writer.add_token_scores(vocabulary["scores"])
+    else:
+        writer.add_token_merges(vocabulary["merges"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return read_header(path)
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GgufHeader]:
+    folder = tmp_path_factory.mktemp("vocabularies")
+    return functools.cache(lambda name: vocabulary_file(folder / f"{name}.gguf", name))
+
+
+def original_ids(tokenizer: Tokenizer, name: str, text: str) -> list[int]:
+    """The ids in the whole vocabulary."""
+    kept = VOCABULARIES[name]["ids"]
+    return [kept[index] for index in tokenizer.encode(text, add_special_tokens=False).ids]
+
+
+def test_at_least_two_hundred_strings_were_recorded() -> None:
+    texts = [entry["text"] for entry in RECORDED["strings"]] + FAMILIES["strings"]
+    assert len(set(texts)) >= 200
+    assert all(len(v["strings"]) == len(FAMILIES["strings"]) for v in VOCABULARIES.values())
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_real_vocabularies_give_the_ids_of_llama_cpp(
+    name: str, family: Callable[[str], GgufHeader]
+) -> None:
+    """Qwen2's vocabulary has an ordinary token "</s>", which llama.cpp takes for a special one
+    because of its name; the model's own tokenizer does not, and neither does edgeprof."""
+    tokenizer = read_tokenizer(family(name))
+    recorded = zip(FAMILIES["strings"], VOCABULARIES[name]["strings"], strict=True)
+    wrong = {
+        text: (ids, expected)
+        for text, expected in recorded
+        if (ids := original_ids(tokenizer, name, text)) != expected
+    }
+    if name == "qwen2":
+        assert wrong and all("</s>" in text for text in wrong)
+        assert original_ids(tokenizer, name, "</s>") == [522, 82, 29]  # "</", "s" and ">"
+    else:
+        assert not wrong
+
+
+@pytest.mark.parametrize("name", BYTE_LEVEL)
+def test_bytes_that_are_no_utf8_are_replaced_one_by_one(
+    name: str, family: Callable[[str], GgufHeader]
+) -> None:
+    tokenizer = read_tokenizer(family(name))
+    for raw, expected in zip(FAMILIES["not_utf8"], VOCABULARIES[name]["not_utf8"], strict=True):
+        text = bytes.fromhex(raw).decode("utf-8", "surrogateescape")
+        text = "".join("\ufffd" if "\udc80" <= char <= "\udcff" else char for char in text)
+        assert original_ids(tokenizer, name, text) == expected
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_every_recorded_text_comes_back(name: str, family: Callable[[str], GgufHeader]) -> None:
+    """The word start of SentencePiece is a space to it: there the two cannot be told apart."""
+    tokenizer = read_tokenizer(family(name))
+    for text in FAMILIES["strings"]:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        back = tokenizer.decode(ids, skip_special_tokens=False)
+        if name == "llama-spm":
+            if any(special in text for special in ("<s>", "</s>", "<unk>")):
+                continue  # each special token is followed by a space of its own
+            text = text.replace("\u2581", " ")
+        assert back == text
+
+
+def test_a_text_of_sentencepiece_begins_with_its_token_and_a_space(
+    family: Callable[[str], GgufHeader],
+) -> None:
+    """<s> is token 1 of Llama 2, "\u2581a" 263 and "a" 29874."""
+    header = family("llama-spm")
+    kept = VOCABULARIES["llama-spm"]["ids"]
+    assert [kept[i] for i in read_tokenizer(header).encode("a").ids] == [1, 263]
+    bare = with_metadata(header, add_space_prefix=False, add_bos_token=False)
+    tokenizer = read_tokenizer(bare)
+    assert [kept[i] for i in tokenizer.encode("a").ids] == [29874]
+    assert tokenizer.decode(tokenizer.encode(" a").ids) == " a"
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"scores": None}, "scores does not give 1597 tokens their scores"),
+        ({"scores": (0.0,) * 7}, "scores does not give 1597 tokens their scores"),
+        ({"scores": ("x",) * 1597}, "scores holds something else than numbers"),
+        ({"scores": (float("nan"),) * 1597}, "scores holds something else than numbers"),
+        ({"token_type": (1,) * 1597}, "lack the byte token <0x00>"),
+    ],
+)
+def test_pieces_that_make_no_tokenizer_are_refused_by_name(
+    family: Callable[[str], GgufHeader], changes: dict[str, Any], fault: str
+) -> None:
+    header = family("llama-spm")
+    assert len(VOCABULARIES["llama-spm"]["ids"]) == 1597
+    with pytest.raises(FileFault, match=fault) as caught:
+        read_tokenizer(with_metadata(header, **changes))
+    assert str(header.path) in str(caught.value)
 
 
 @pytest.mark.parametrize("splitting", SPLITTINGS)
@@ -98,17 +222,44 @@ def test_a_text_begins_with_the_token_that_the_file_asks_for(tiny: GgufHeader) -
 
 
 def test_tokens_that_end_an_answer(tiny: GgufHeader) -> None:
-    assert read_special_tokens(tiny, 300).ends == (2,)
-    assert read_special_tokens(with_metadata(tiny, eot_token_id=0), 300).ends == (0, 2)
+    """The file names <|im_end|>, token 2; <|endoftext|>, token 0, ends answers by its name."""
+    specials = read_special_tokens(tiny, 300)
+    assert (specials.eos, specials.ends) == (2, (0, 2))
+    named = with_metadata(tiny, eot_token_id=7, eom_token_id=9)
+    assert read_special_tokens(named, 300).ends == (0, 2, 7, 9)
+
+
+def test_r22_an_end_of_turn_that_only_the_tokenizer_knows_ends_an_answer(
+    family: Callable[[str], GgufHeader],
+) -> None:
+    """Llama 3 and Qwen2 name the end of a text; turns end with <|eot_id|> and <|im_end|>."""
+    for name, ends in {"llama-bpe": {128001, 128009}, "qwen2": {151643, 151645}}.items():
+        kept = VOCABULARIES[name]["ids"]
+        specials = read_special_tokens(family(name), len(kept))
+        assert {kept[index] for index in specials.ends} == ends
+        assert kept[specials.eos] == VOCABULARIES[name]["eos"]
+
+
+def test_the_chat_template_is_read(tiny: GgufHeader) -> None:
+    assert read_chat_template(tiny) is None
+    key = "tokenizer.chat_template"
+    for template, fault in (("{{ x }}", None), (7, "no text"), ("\udcff", "no text in UTF-8")):
+        header = msgspec.structs.replace(tiny, metadata={**tiny.metadata, key: template})
+        if fault is None:
+            assert read_chat_template(header) == template
+            continue
+        with pytest.raises(FileFault, match=fault):
+            read_chat_template(header)
 
 
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"pre": "deepseek-coder"}, "pre is 'deepseek-coder'; edgeprof knows gpt-2, llama-bpe"),
+        ({"pre": "deepseek-coder"}, r"pre is 'deepseek-coder'; edgeprof knows .*gpt-2, llama-bpe"),
         ({"pre": None}, "pre is None"),
         ({"pre": 7}, "pre is 7"),
-        ({"model": "llama"}, "model is 'llama'; edgeprof converts byte-level BPE"),
+        ({"model": "bert"}, "model is 'bert'; edgeprof converts byte-level BPE"),
+        ({"model": "llama"}, "scores does not give 300 tokens their scores"),
         ({"tokens": None}, "tokens is missing"),
         ({"tokens": (1, 2)}, "no list of strings"),
         ({"merges": None}, "merges is missing"),
