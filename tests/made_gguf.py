@@ -33,6 +33,7 @@ def random_blocks(
 ) -> NDArray[np.uint8]:
     """[rows, bytes] of blocks with any bits, and factors for weights of variance 1 / columns."""
     weights, size, places, spread, ratio = RANDOM_BLOCKS[storage]
+    assert columns % weights == 0, f"{storage} rows hold multiples of {weights} weights"
     blocks = rng.integers(0, 256, (rows, columns // weights, size), dtype=np.uint8)
     for place, factor in zip(places, (1.0, ratio), strict=False):
         sizes = rng.uniform(0.5, 1.5, blocks.shape[:2]) * factor / (spread * columns**0.5)
@@ -59,10 +60,12 @@ def write_decoder_gguf(
     rope_base: float = 10_000.0,
     rope_factors: bool = False,
     context: int = 128,
+    vocabulary: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Path:
     """``storages`` names the types of single matrices ("attn_v", or "blk.1.attn_v" for one layer),
-    ``storage`` that of all others. ``head_dim`` is hidden / heads unless given."""
+    ``storage`` that of all others. ``head_dim`` is hidden / heads unless given. ``vocabulary`` is
+    one of those in data/tokenizers_llama_cpp.json, instead of ``vocab`` tokens."""
     import gguf
 
     rng = np.random.default_rng(seed)
@@ -78,7 +81,11 @@ def write_decoder_gguf(
         writer.add_value_length(head_dim)
     writer.add_rope_freq_base(rope_base)
     writer.add_layer_norm_rms_eps(1e-6)
-    _add_tokenizer(writer, vocab)
+    if vocabulary is None:
+        _add_tokenizer(writer, vocab)
+    else:
+        _add_vocabulary(writer, vocabulary)
+        vocab = len(vocabulary["tokens"])
     width = head_dim or hidden // heads
 
     def matrix(name: str, rows: int, columns: int) -> None:
@@ -143,3 +150,29 @@ def _add_tokenizer(writer: Any, vocab: int) -> None:
     writer.add_token_merges(["a b"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
+
+
+def write_vocabulary_gguf(path: Path, vocabulary: Mapping[str, Any]) -> Path:
+    """A file with a tokenizer and nothing else."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, "llama")
+    _add_vocabulary(writer, vocabulary)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
+
+
+def _add_vocabulary(writer: Any, vocabulary: Mapping[str, Any]) -> None:
+    position = {token_id: index for index, token_id in enumerate(vocabulary["ids"])}
+    writer.add_tokenizer_model(vocabulary["model"])
+    writer.add_tokenizer_pre(vocabulary["pre"])
+    writer.add_token_list(vocabulary["tokens"])
+    writer.add_token_types(vocabulary["types"])
+    writer.add_bos_token_id(position[vocabulary["bos"]])
+    writer.add_eos_token_id(position[vocabulary["eos"]])
+    if "scores" in vocabulary:
+        writer.add_token_scores(vocabulary["scores"])
+    else:
+        writer.add_token_merges(vocabulary["merges"])

@@ -6,6 +6,7 @@ from tokenizers import Tokenizer
 
 from edgeprof.convert.tokenizer import SpecialTokens
 from edgeprof.convert.weights import DecoderShape
+from edgeprof.models.readers.gguf import GgufHeader
 
 
 def genai_config(shape: DecoderShape, specials: SpecialTokens, onnx_name: str) -> dict[str, Any]:
@@ -56,18 +57,30 @@ def genai_config(shape: DecoderShape, specials: SpecialTokens, onnx_name: str) -
 
 
 def tokenizer_config(
-    tokenizer: Tokenizer, specials: SpecialTokens, chat_template: str | None
+    tokenizer: Tokenizer, specials: SpecialTokens, chat_template: str | None = None
 ) -> dict[str, Any]:
-    """``tokenizer_config.json``: which class reads ``tokenizer.json``, the special tokens, and how
-    a conversation is written."""
+    """``tokenizer_config.json``: which class reads ``tokenizer.json``, the special tokens, and the
+    chat template where the model came with one."""
     bos = None if specials.bos is None else tokenizer.id_to_token(specials.bos)
-    byte_level = tokenizer.pre_tokenizer is not None
-    config = {
-        "tokenizer_class": "GPT2Tokenizer" if byte_level else "LlamaTokenizer",
+    is_byte_level = tokenizer.pre_tokenizer is not None
+    return {
+        "tokenizer_class": "GPT2Tokenizer" if is_byte_level else "LlamaTokenizer",
         "add_bos_token": specials.adds_bos,
         "add_prefix_space": False,
         "clean_up_tokenization_spaces": False,
         "bos_token": bos,
         "eos_token": tokenizer.id_to_token(specials.eos),
+        **({} if chat_template is None else {"chat_template": chat_template}),
     }
-    return config if chat_template is None else {**config, "chat_template": chat_template}
+
+
+def read_chat_template(header: GgufHeader) -> str | None:
+    """The template that wraps what a user says, as the file holds it; None where it is no text."""
+    template = header.metadata.get("tokenizer.chat_template")
+    if not isinstance(template, str):
+        return None
+    try:
+        template.encode()
+    except UnicodeEncodeError:  # bytes that are not UTF-8
+        return None
+    return template

@@ -204,12 +204,8 @@ def _write(
 
 def _write_tokenizer(header: GgufHeader, shape: "DecoderShape", folder: Path) -> "SpecialTokens":
     """The tokenizer and the configurations that name its special tokens."""
-    from edgeprof.convert.configuration import genai_config, tokenizer_config
-    from edgeprof.convert.tokenizer import (
-        read_chat_template,
-        read_special_tokens,
-        read_tokenizer,
-    )
+    from edgeprof.convert.configuration import genai_config, read_chat_template, tokenizer_config
+    from edgeprof.convert.tokenizer import read_special_tokens, read_tokenizer
 
     tokenizer = read_tokenizer(header)
     _check_vocabulary(header, tokenizer.get_vocab_size(), shape.vocab_size)

@@ -36,10 +36,13 @@ _END_NAMES = {
         "<\uff5cend\u2581of\u2581sentence\uff5c>",
     ),
 }
+# SentencePiece makes pieces of at most 16 characters unless told otherwise; how a piece can come
+# about is tried out at each of its characters.
+_MAX_PIECE_CHARACTERS = 256
 _WORD_START = "\u2581"  # how SentencePiece writes a space
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WORDS = (
-    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,%d}"
+    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
@@ -57,8 +60,8 @@ class _Splitting(Struct, frozen=True, kw_only=True):
     adds_bos: bool = False
 
 
-_LLAMA3 = _Splitting(pattern=_WORDS % 3, whole_words=True, adds_bos=True)
-_QWEN2 = _Splitting(pattern=_WORDS % 1)
+_LLAMA3 = _Splitting(pattern=_WORDS % "{1,3}", whole_words=True, adds_bos=True)
+_QWEN2 = _Splitting(pattern=_WORDS % "")
 _SPLITTINGS = {
     "gpt-2": _Splitting(),
     "smollm": _Splitting(single_digits=True),
@@ -131,16 +134,6 @@ def read_special_tokens(header: GgufHeader, vocab_size: int) -> SpecialTokens:
     )
 
 
-def read_chat_template(header: GgufHeader) -> str | None:
-    """The Jinja template that wraps a conversation, as the file has it."""
-    template = header.metadata.get("tokenizer.chat_template")
-    if template is None:
-        return None
-    if not isinstance(template, str) or not _is_utf8(template):
-        _refuse(header, "tokenizer.chat_template is no text in UTF-8")
-    return template
-
-
 def _adds_bos(header: GgufHeader) -> bool:
     """Whether texts begin with a special token in tokenizers of this kind."""
     if header.metadata.get("tokenizer.ggml.model") == "llama":
@@ -173,8 +166,8 @@ def _scored_pieces(header: GgufHeader, tokens: Sequence[str], types: Sequence[in
             _refuse(header, f"tokenizer.ggml.tokens lack the byte token {name}")
     joins = sorted(
         (-scores[index], vocabulary[left], vocabulary[right])
-        for index, token in enumerate(tokens)
-        for left, right in _halves(token)
+        for index in _pieces(header, tokens, types)
+        for left, right in _halves(tokens[index])
         if left in vocabulary and right in vocabulary
     )
     merges = [(tokens[left], tokens[right]) for _, left, right in joins]
@@ -189,12 +182,19 @@ def _scored_pieces(header: GgufHeader, tokens: Sequence[str], types: Sequence[in
     return tokenizer
 
 
-def _halves(token: str) -> Iterator[tuple[str, str]]:
-    """Every way to cut a token in two. A token of more than a hundred characters would be cut in
-    vain: only its shorter ancestors could lead to it, and no vocabulary goes there."""
-    if len(token) <= 100:
-        for cut in range(1, len(token)):
-            yield token[:cut], token[cut:]
+def _pieces(header: GgufHeader, tokens: Sequence[str], types: Sequence[int]) -> Iterator[int]:
+    """Tokens that come about by joining; the others are matched as they stand, or are bytes."""
+    for index, (token, its_type) in enumerate(zip(tokens, types, strict=True)):
+        if its_type in (_UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE):
+            continue
+        if len(token) > _MAX_PIECE_CHARACTERS:
+            _refuse(header, f"token {index} is {len(token)} characters long, which is no piece")
+        yield index
+
+
+def _halves(piece: str) -> Iterator[tuple[str, str]]:
+    for cut in range(1, len(piece)):
+        yield piece[:cut], piece[cut:]
 
 
 def _splitting(header: GgufHeader) -> _Splitting:
@@ -256,18 +256,11 @@ def _strings(header: GgufHeader, key: str) -> list[str]:
     if not isinstance(value, GgufStrings):
         _refuse(header, f"{key} is missing or no list of strings")
     texts = list(value)
-    if not _is_utf8("".join(texts)):
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
         _refuse(header, f"{key} holds bytes that are not UTF-8")
     return texts
-
-
-def _is_utf8(text: str) -> bool:
-    """Whether the text came from whole characters; the reader marks other bytes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _scores(header: GgufHeader, count: int) -> Sequence[float]:

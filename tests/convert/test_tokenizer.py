@@ -8,13 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from made_gguf import write_vocabulary_gguf
 from tokenizers import Tokenizer
 
-from edgeprof.convert.tokenizer import (
-    read_chat_template,
-    read_special_tokens,
-    read_tokenizer,
-)
+from edgeprof.convert.tokenizer import read_special_tokens, read_tokenizer
 from edgeprof.errors import FileFault
 from edgeprof.models.readers.gguf import GgufHeader, read_header
 
@@ -47,33 +44,14 @@ def tiny(tiny_gguf: Callable[..., Path], tmp_path: Path) -> GgufHeader:
     return read_header(tiny_gguf(tmp_path / "tiny.gguf"))
 
 
-def vocabulary_file(path: Path, family: str) -> GgufHeader:
-    """The header of a GGUF with the family's vocabulary and nothing else."""
-    import gguf
-
-    vocabulary = VOCABULARIES[family]
-    position = {token_id: index for index, token_id in enumerate(vocabulary["ids"])}
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_tokenizer_model(vocabulary["model"])
-    writer.add_tokenizer_pre(vocabulary["pre"])
-    writer.add_token_list(vocabulary["tokens"])
-    writer.add_token_types(vocabulary["types"])
-    writer.add_bos_token_id(position[vocabulary["bos"]])
-    writer.add_eos_token_id(position[vocabulary["eos"]])
-    if "scores" in vocabulary:
-        writer.add_token_scores(vocabulary["scores"])
-    else:
-        writer.add_token_merges(vocabulary["merges"])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    return read_header(path)
-
-
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GgufHeader]:
     folder = tmp_path_factory.mktemp("vocabularies")
-    return functools.cache(lambda name: vocabulary_file(folder / f"{name}.gguf", name))
+
+    def written(name: str) -> GgufHeader:
+        return read_header(write_vocabulary_gguf(folder / f"{name}.gguf", VOCABULARIES[name]))
+
+    return functools.cache(written)
 
 
 def original_ids(tokenizer: Tokenizer, name: str, text: str) -> list[int]:
@@ -221,6 +199,20 @@ def test_a_text_begins_with_the_token_that_the_file_asks_for(tiny: GgufHeader) -
     assert read_special_tokens(llama, 300).adds_bos
 
 
+def test_a_piece_too_long_to_take_apart_is_refused(tmp_path: Path) -> None:
+    """The work grows with the square of the length; a hostile file may hold a token of megabytes.
+    Tokens that are matched as they stand may be as long as they like."""
+    spm = VOCABULARIES["llama-spm"]
+    for its_type, length in ((1, 256), (4, 10_000)):
+        tokens, types = [*spm["tokens"]], [*spm["types"]]
+        tokens[700], types[700] = "x" * length, its_type
+        fine = {**spm, "tokens": tokens, "types": types}
+        read_tokenizer(read_header(write_vocabulary_gguf(tmp_path / "fine.gguf", fine)))
+    long = {**spm, "tokens": [*tokens[:700], "x" * 257, *tokens[701:]]}
+    with pytest.raises(FileFault, match="token 700 is 257 characters long, which is no piece"):
+        read_tokenizer(read_header(write_vocabulary_gguf(tmp_path / "long.gguf", long)))
+
+
 def test_tokens_that_end_an_answer(tiny: GgufHeader) -> None:
     """The file names <|im_end|>, token 2; <|endoftext|>, token 0, ends answers by its name."""
     specials = read_special_tokens(tiny, 300)
@@ -238,18 +230,6 @@ def test_r22_an_end_of_turn_that_only_the_tokenizer_knows_ends_an_answer(
         specials = read_special_tokens(family(name), len(kept))
         assert {kept[index] for index in specials.ends} == ends
         assert kept[specials.eos] == VOCABULARIES[name]["eos"]
-
-
-def test_the_chat_template_is_read(tiny: GgufHeader) -> None:
-    assert read_chat_template(tiny) is None
-    key = "tokenizer.chat_template"
-    for template, fault in (("{{ x }}", None), (7, "no text"), ("\udcff", "no text in UTF-8")):
-        header = msgspec.structs.replace(tiny, metadata={**tiny.metadata, key: template})
-        if fault is None:
-            assert read_chat_template(header) == template
-            continue
-        with pytest.raises(FileFault, match=fault):
-            read_chat_template(header)
 
 
 @pytest.mark.parametrize(
