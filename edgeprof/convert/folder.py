@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from edgeprof.convert.weights import DecoderShape, DecoderWeights
 
 # Part of a cached conversion's name: raise it when the same GGUF gives another folder.
-CONVERTER_VERSION = 2
+CONVERTER_VERSION = 3
 ONNX_NAME = "model.onnx"
 ONNX_DATA_NAME = "model.onnx.data"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
@@ -114,7 +114,7 @@ def cached_conversion(
     folder = cache / _cache_key(sha256, choices)
     if folder.is_dir():
         try:
-            return read_decoder_folder(folder)
+            return _whole(read_decoder_folder(folder))
         except FileFault as fault:
             talk(f"{fault}; converting again")
     remove_left_overs(cache, ".*")
@@ -123,6 +123,15 @@ def cached_conversion(
     with _appearing(folder, replace=True) as unfinished:
         _write(header, sha256, choices, unfinished, talk)
     return read_decoder_folder(folder)
+
+
+def _whole(folder: DecoderFolder) -> DecoderFolder:
+    """The folder, if its files are large enough for the weights that the manifest counts."""
+    files = (folder.onnx_path, folder.path / ONNX_DATA_NAME)
+    stored_bytes = sum(file.stat().st_size for file in files if file.is_file())
+    if folder.manifest is None or stored_bytes < folder.manifest.resident_weight_bytes:
+        raise FileFault(f"{folder.path}: {ONNX_NAME} or {ONNX_DATA_NAME} is missing or cut short")
+    return folder
 
 
 def _cache_key(sha256: str, choices: _Choices) -> str:

@@ -272,6 +272,24 @@ def test_a_cached_conversion_that_lost_a_part_is_made_again(
     assert len(os.listdir(cache)) == 1
 
 
+@pytest.mark.parametrize("left_bytes", [None, 0, 30_000])
+def test_a_cached_conversion_that_lost_weights_beside_its_graph_is_made_again(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_bytes: int | None
+) -> None:
+    monkeypatch.setattr(converting, "MAX_WEIGHT_BYTES_INSIDE", 10_000)
+    cache, sha256 = tmp_path / "cache", sha256_of(gguf)
+    data = cached_conversion(gguf, sha256, cache=cache).path / "model.onnx.data"
+    whole = data.read_bytes()
+    if left_bytes is None:
+        data.unlink()
+    else:
+        data.write_bytes(whole[:left_bytes])
+    said: list[str] = []
+    cached_conversion(gguf, sha256, cache=cache, talk=said.append)
+    assert data.read_bytes() == whole
+    assert "model.onnx.data is missing or cut short; converting again" in said[0]
+
+
 def test_what_a_killed_conversion_left_is_removed_after_a_day(gguf: Path, tmp_path: Path) -> None:
     old, young = tmp_path / "cache" / ".old.x", tmp_path / "cache" / ".young.x"
     for folder in (old, young):
