@@ -6,6 +6,7 @@ For formats that are read through the gguf package only. Knows nothing of models
 import numpy as np
 
 from edgeprof.convert.blocks import BLOCK, Blocks, Bytes, Floats
+from edgeprof.errors import EnvironmentFault
 from edgeprof.models.decoder_folder import Requantised
 
 # What the gguf package reads and the exact formats leave out.
@@ -33,6 +34,8 @@ class Requantiser:
         largest = np.abs(blocks).max(axis=-1, keepdims=True)
         scale = largest / np.float32(LARGEST_STEP)
         steps = np.rint(np.divide(blocks, scale, out=np.zeros_like(blocks), where=scale > 0))
+        # A scale too small for float32's full precision may leave more steps than there are.
+        np.clip(steps, -LARGEST_STEP, LARGEST_STEP, out=steps)
         error = np.abs(steps * scale - blocks)
         relative = np.divide(error, largest, out=np.zeros_like(error), where=largest > 0)
         self._storages.add(storage)
@@ -63,8 +66,12 @@ class Requantiser:
 
 def read_by_gguf(raw: Bytes, storage: str, rows: int) -> Floats:
     """The weights of a format in ``REQUANTISABLE``."""
-    import gguf
-
+    try:
+        import gguf
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"weights stored as {storage} need the package gguf: pip install 'edgeprof[cpu]'"
+        ) from error
     kind = gguf.GGMLQuantizationType[storage]
     weights: Floats = gguf.quants.dequantize(np.asarray(raw).reshape(rows, -1), kind)
     return weights
