@@ -30,6 +30,11 @@ from edgeprof.cli.output import print_json, talk
     is_flag=True,
     help="Leave out the dummy row that makes passes of one token and of many agree.",
 )
+@click.option(
+    "--requantise",
+    is_flag=True,
+    help="Round to 8 bits what cannot be kept exactly (IQ types, Q2_K, Q3_K); the error is shown.",
+)
 @click.option("--force", is_flag=True, help="Replace a folder that edgeprof wrote before.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as one JSON document.")
 def command(
@@ -38,13 +43,14 @@ def command(
     weights: Literal["as-is", "fp32"],
     head_rows: Path | None,
     no_attention_pad: bool,
+    requantise: bool,
     force: bool,
     as_json: bool,
 ) -> None:
     """Turn a GGUF file into an ONNX decoder with its own weights, and print its folder.
 
-    edgeprof and onnxruntime-genai load it alike. The llama architecture; matrices stored as Q4_0,
-    Q4_1, Q8_0, F16, BF16 or F32.
+    edgeprof and onnxruntime-genai load it alike. The architectures llama, qwen2 and qwen3; matrices
+    stored as Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, F16, BF16 or F32.
     """
     from edgeprof.convert.folder import convert
 
@@ -54,6 +60,7 @@ def command(
         weights=weights,
         head_rows=head_rows,
         attention_pad=0 if no_attention_pad else 1,
+        requantise=requantise,
         force=force,
         talk=talk,
     )

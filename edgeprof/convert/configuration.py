@@ -5,11 +5,11 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from edgeprof.convert.tokenizer import SpecialTokens
-from edgeprof.convert.weights import LlamaShape
+from edgeprof.convert.weights import DecoderShape
 from edgeprof.models.readers.gguf import GgufHeader
 
 
-def genai_config(shape: LlamaShape, specials: SpecialTokens, onnx_name: str) -> dict[str, Any]:
+def genai_config(shape: DecoderShape, specials: SpecialTokens, onnx_name: str) -> dict[str, Any]:
     """``genai_config.json``.
 
     Past and present share one buffer of max_length positions. The engine stops when a sequence
@@ -18,10 +18,10 @@ def genai_config(shape: LlamaShape, specials: SpecialTokens, onnx_name: str) -> 
     """
     return {
         "model": {
-            "type": "llama",
+            "type": shape.architecture,
             "bos_token_id": specials.bos,
             "eos_token_id": list(specials.ends),
-            "pad_token_id": specials.ends[0],
+            "pad_token_id": specials.eos,
             "vocab_size": shape.vocab_size,
             "context_length": shape.context_tokens,
             "decoder": {
@@ -62,13 +62,14 @@ def tokenizer_config(
     """``tokenizer_config.json``: which class reads ``tokenizer.json``, the special tokens, and the
     chat template where the model came with one."""
     bos = None if specials.bos is None else tokenizer.id_to_token(specials.bos)
+    is_byte_level = tokenizer.pre_tokenizer is not None
     return {
-        "tokenizer_class": "GPT2Tokenizer",
+        "tokenizer_class": "GPT2Tokenizer" if is_byte_level else "LlamaTokenizer",
         "add_bos_token": specials.adds_bos,
         "add_prefix_space": False,
         "clean_up_tokenization_spaces": False,
         "bos_token": bos,
-        "eos_token": tokenizer.id_to_token(specials.ends[0]),
+        "eos_token": tokenizer.id_to_token(specials.eos),
         **({} if chat_template is None else {"chat_template": chat_template}),
     }
 

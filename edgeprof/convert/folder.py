@@ -8,7 +8,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,21 +28,26 @@ from edgeprof.models.decoder_folder import (
     TOKENIZER_NAME,
     DecoderFolder,
     Manifest,
+    Requantised,
     read_decoder_folder,
 )
 from edgeprof.models.readers.gguf import GgufHeader, read_header
 
 if TYPE_CHECKING:
-    from edgeprof.convert.graph import Graph
-    from edgeprof.convert.llama import LlamaBuilder
+    from edgeprof.convert.decoder import DecoderBuilder
+    from edgeprof.convert.head_rows import HeadRows
+    from edgeprof.convert.tokenizer import SpecialTokens
+    from edgeprof.convert.weights import DecoderShape, DecoderWeights
 
 # Part of a cached conversion's name: raise it when the same GGUF gives another folder.
-CONVERTER_VERSION = 2
+CONVERTER_VERSION = 3
 ONNX_NAME = "model.onnx"
 ONNX_DATA_NAME = "model.onnx.data"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
-# A protobuf message ends at 2 GiB; weights beyond this go into a file beside it.
-MAX_WEIGHT_BYTES_INSIDE = (1 << 31) - (1 << 27)
+# Weights beyond this go into a file beside the graph, one after the other as they are made. Inside
+# they would all be held in memory, twice while the graph is written, and end at the 2 GiB of a
+# protobuf message.
+MAX_WEIGHT_BYTES_INSIDE = 1 << 28
 FLOAT32_BYTES = 4
 
 WeightForm = Literal["as-is", "fp32"]
@@ -55,6 +60,7 @@ class _Choices(Struct, frozen=True, kw_only=True):
     weights: WeightForm
     head_rows: Path | None
     attention_pad: int
+    requantise: bool
 
 
 def _silent(line: str) -> None:
@@ -68,6 +74,7 @@ def convert(
     weights: WeightForm = "as-is",
     head_rows: Path | None = None,
     attention_pad: int = 1,
+    requantise: bool = False,
     force: bool = False,
     talk: Talk = _silent,
 ) -> DecoderFolder:
@@ -75,11 +82,14 @@ def convert(
 
     ``as-is`` keeps the file's quantised blocks, ``fp32`` widens them; both compute with the very
     same weights. ``head_rows`` names an .npy file with the tokens whose logits are kept.
-    ``attention_pad`` dummy rows make passes of one token and of many agree bit for bit. ``force``
-    replaces a decoder folder that edgeprof wrote before.
+    ``attention_pad`` dummy rows make passes of one token and of many agree bit for bit.
+    ``requantise`` rounds to 8 bits what no container of ``as-is`` holds, and has the error in the
+    manifest. ``force`` replaces a decoder folder that edgeprof wrote before.
     """
     _check_free(out, force)
-    choices = _Choices(weights=weights, head_rows=head_rows, attention_pad=attention_pad)
+    choices = _Choices(
+        weights=weights, head_rows=head_rows, attention_pad=attention_pad, requantise=requantise
+    )
     header = read_header(gguf)
     with _appearing(out, replace=force) as folder:
         _write(header, sha256_of(gguf), choices, folder, talk)
@@ -94,14 +104,17 @@ def cached_conversion(
     weights: WeightForm = "as-is",
     head_rows: Path | None = None,
     attention_pad: int = 1,
+    requantise: bool = False,
     talk: Talk = _silent,
 ) -> DecoderFolder:
     """The conversion of the file with that hash, made now unless ``cache`` holds it whole."""
-    choices = _Choices(weights=weights, head_rows=head_rows, attention_pad=attention_pad)
+    choices = _Choices(
+        weights=weights, head_rows=head_rows, attention_pad=attention_pad, requantise=requantise
+    )
     folder = cache / _cache_key(sha256, choices)
     if folder.is_dir():
         try:
-            return read_decoder_folder(folder)
+            return _whole(read_decoder_folder(folder))
         except FileFault as fault:
             talk(f"{fault}; converting again")
     remove_left_overs(cache, ".*")
@@ -112,11 +125,22 @@ def cached_conversion(
     return read_decoder_folder(folder)
 
 
+def _whole(folder: DecoderFolder) -> DecoderFolder:
+    """The folder, if its files are large enough for the weights that the manifest counts."""
+    files = (folder.onnx_path, folder.path / ONNX_DATA_NAME)
+    stored_bytes = sum(file.stat().st_size for file in files if file.is_file())
+    if folder.manifest is None or stored_bytes < folder.manifest.resident_weight_bytes:
+        raise FileFault(f"{folder.path}: {ONNX_NAME} or {ONNX_DATA_NAME} is missing or cut short")
+    return folder
+
+
 def _cache_key(sha256: str, choices: _Choices) -> str:
     parts = [sha256[:KEY_DIGITS], choices.weights, f"pad{choices.attention_pad}"]
     if choices.head_rows is not None:
         rows = read_head_rows(choices.head_rows)
         parts.append("head" + hashlib.sha256(rows.astype("<u4").tobytes()).hexdigest()[:KEY_DIGITS])
+    if choices.requantise:
+        parts.append("requantised")
     return "-".join([*parts, f"v{CONVERTER_VERSION}"])
 
 
@@ -157,32 +181,22 @@ def _write(
 ) -> None:
     """All files of a decoder folder."""
     _require_packages()
-    from edgeprof.convert.configuration import genai_config, read_chat_template, tokenizer_config
-    from edgeprof.convert.llama import LlamaBuilder
-    from edgeprof.convert.tokenizer import read_special_tokens, read_tokenizer
-    from edgeprof.convert.weights import LlamaWeights
+    from edgeprof.convert.requantise import Requantiser
+    from edgeprof.convert.weights import DecoderWeights
 
-    weights = LlamaWeights(header)
+    requantiser = Requantiser() if choices.requantise else None
+    weights = DecoderWeights(header, float32=choices.weights == "fp32", requantiser=requantiser)
     vocab_size = weights.shape.vocab_size
     rows = None if choices.head_rows is None else read_head_rows(choices.head_rows, vocab_size)
-    tokenizer, specials = read_tokenizer(header), read_special_tokens(header, vocab_size)
-    _check_vocabulary(header, tokenizer.get_vocab_size(), vocab_size)
+    specials = _write_tokenizer(header, weights.shape, folder)
     talk(f"converting {header.path.name}: {weights.shape.layers} layers, {choices.weights}")
-    builder = LlamaBuilder(
-        weights,
-        float32=choices.weights == "fp32",
-        head_rows=None if rows is None else rows.astype(np.int64),
-        attention_pad=choices.attention_pad,
-    )
-    graph = builder.build()
-    talk(f"writing {graph.weight_bytes / 1e6:.0f} MB of weights")
-    _save_graph(graph, folder)
+    builder = _write_graph(weights, choices, rows, folder)
+    talk(f"wrote {builder.graph.weight_bytes / 1e6:.0f} MB of weights")
     if rows is not None:
         np.save(folder / HEAD_ROWS_NAME, rows, allow_pickle=False)
-    tokenizer.save(str(folder / TOKENIZER_NAME))
-    words = tokenizer_config(tokenizer, specials, read_chat_template(header))
-    _save_json(folder / TOKENIZER_CONFIG_NAME, words)
-    _save_json(folder / GENAI_NAME, genai_config(weights.shape, specials, ONNX_NAME))
+    requantised = None if requantiser is None else requantiser.account
+    if requantised is not None:
+        talk(_rounding_line(requantised))
     manifest = Manifest(
         source_name=header.path.name,
         source_sha256=source_sha256,
@@ -190,17 +204,62 @@ def _write(
         attention_pad=choices.attention_pad,
         end_token_ids=list(specials.ends),
         head_rows=None if rows is None else len(rows),
+        requantised=requantised,
         onnx_sha256=sha256_of(folder / ONNX_NAME),
         **_sizes(builder),
     )
     _save_json(folder / MANIFEST_NAME, msgspec.to_builtins(manifest))
 
 
-def _sizes(builder: "LlamaBuilder") -> dict[str, Any]:
+def _write_tokenizer(header: GgufHeader, shape: "DecoderShape", folder: Path) -> "SpecialTokens":
+    """The tokenizer and the configurations that name its special tokens."""
+    from edgeprof.convert.configuration import genai_config, read_chat_template, tokenizer_config
+    from edgeprof.convert.tokenizer import read_special_tokens, read_tokenizer
+
+    tokenizer = read_tokenizer(header)
+    _check_vocabulary(header, tokenizer.get_vocab_size(), shape.vocab_size)
+    specials = read_special_tokens(header, shape.vocab_size)
+    tokenizer.save(str(folder / TOKENIZER_NAME))
+    config = tokenizer_config(tokenizer, specials, read_chat_template(header))
+    _save_json(folder / TOKENIZER_CONFIG_NAME, config)
+    _save_json(folder / GENAI_NAME, genai_config(shape, specials, ONNX_NAME))
+    return specials
+
+
+def _write_graph(
+    weights: "DecoderWeights", choices: _Choices, rows: "HeadRows | None", folder: Path
+) -> "DecoderBuilder":
+    """One file where the weights are few, else a second one beside it that takes them."""
+    import onnx
+
+    from edgeprof.convert.decoder import DecoderBuilder
+    from edgeprof.convert.graph import DataFile
+
+    outside = weights.most_stored_bytes > MAX_WEIGHT_BYTES_INSIDE
+    with (folder / ONNX_DATA_NAME).open("wb") if outside else nullcontext() as file:
+        builder = DecoderBuilder(
+            weights,
+            head_rows=None if rows is None else rows.astype(np.int64),
+            attention_pad=choices.attention_pad,
+            data=None if file is None else DataFile(file, ONNX_DATA_NAME),
+        )
+        onnx.save(builder.build().model, folder / ONNX_NAME)
+    return builder
+
+
+def _rounding_line(requantised: Requantised) -> str:
+    return (
+        f"rounded {requantised.weights} weights stored as {', '.join(requantised.storages)} to "
+        f"8 bits: relative error {requantised.relative_rms_error:.2%} (root mean square), at most "
+        f"{requantised.largest_error_of_block:.2%} of the largest weight of a block"
+    )
+
+
+def _sizes(builder: "DecoderBuilder") -> dict[str, Any]:
     """The part of the manifest that the finished graph tells."""
     shape, graph = builder.shape, builder.graph
     return {
-        "architecture": "llama",
+        "architecture": shape.architecture,
         "kernel": builder.multiplied.most_common(1)[0][0],
         "layers": shape.layers,
         "hidden": shape.hidden,
@@ -229,21 +288,6 @@ def _check_vocabulary(header: GgufHeader, tokens: int, rows: int) -> None:
     if tokens > rows:
         raise FileFault(
             f"{header.path}: the tokenizer has {tokens} tokens, the embedding only {rows} rows"
-        )
-
-
-def _save_graph(graph: "Graph", folder: Path) -> None:
-    """One file where protobuf allows it, else the weights in a second one beside it."""
-    import onnx
-
-    if graph.weight_bytes <= MAX_WEIGHT_BYTES_INSIDE:
-        onnx.save(graph.model, folder / ONNX_NAME)
-    else:
-        onnx.save(
-            graph.model,
-            folder / ONNX_NAME,
-            save_as_external_data=True,
-            location=ONNX_DATA_NAME,
         )
 
 

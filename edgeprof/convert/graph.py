@@ -5,7 +5,8 @@ quantised product ride on a Gemm.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, BinaryIO
 
 import numpy as np
 import onnx
@@ -13,23 +14,51 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from edgeprof import __version__
-from edgeprof.convert.blocks import BLOCK, Blocks, Dense, Matrix, can_stack, stack
+from edgeprof.convert.blocks import Blocks, Dense, Floats, Matrix, kind, stack
 
 MICROSOFT = "com.microsoft"
 # What the oldest ONNX Runtime in use (1.23) reads.
 OPSET, IR_VERSION = 21, 10
 # Products of quantised weights round the activations to 8 bits, block by block, as llama.cpp does.
 INT8_ACTIVATIONS = 4
+# Constants of a page or more go into the data file, where there is one, and begin at a page there:
+# ONNX Runtime maps those into memory instead of reading them.
+PAGE_BYTES = 1 << 12
+
+
+class DataFile:
+    """The file beside a graph that takes its large constants as they are made."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def tensor(self, name: str, value: NDArray[Any]) -> onnx.TensorProto:
+        """Writes the array at the end of the file; returns the constant that refers to it."""
+        offset = -(-self._file.tell() // PAGE_BYTES) * PAGE_BYTES
+        self._file.seek(offset)
+        self._file.write(np.ascontiguousarray(value).data)
+        place = {"location": self._name, "offset": offset, "length": value.nbytes}
+        return onnx.TensorProto(
+            name=name,
+            data_type=helper.np_dtype_to_tensor_dtype(value.dtype),
+            dims=value.shape,
+            data_location=onnx.TensorProto.EXTERNAL,
+            external_data=[
+                onnx.StringStringEntryProto(key=key, value=str(part)) for key, part in place.items()
+            ],
+        )
 
 
 class Graph:
     """A graph under construction.
 
-    ``model`` holds what has been built so far. ``weight_bytes`` counts the weights as they are
-    stored; ``streamed_bytes`` those of them that every pass reads from end to end.
+    ``model`` holds what has been built so far, its large constants apart where there is a ``data``
+    file. ``weight_bytes`` counts the weights as they are stored; ``streamed_bytes`` those of them
+    that every pass reads from end to end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, data: DataFile | None = None) -> None:
         self.model = helper.make_model(
             onnx.GraphProto(name="decoder"),
             opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)],
@@ -39,6 +68,7 @@ class Graph:
         )
         self.weight_bytes = 0
         self.streamed_bytes = 0
+        self._data = data
         self._names: set[str] = set()
         self._streamed: set[str] = set()
 
@@ -68,9 +98,13 @@ class Graph:
         """A constant that is no weight. The same name is the same constant."""
         if name not in self._names:
             self._names.add(name)
-            tensor = numpy_helper.from_array(np.ascontiguousarray(value), name)
-            self.model.graph.initializer.append(tensor)
+            self.model.graph.initializer.append(self._tensor(name, value))
         return name
+
+    def _tensor(self, name: str, value: NDArray[Any]) -> onnx.TensorProto:
+        if self._data is not None and value.nbytes >= PAGE_BYTES:
+            return self._data.tensor(name, value)
+        return numpy_helper.from_array(np.ascontiguousarray(value), name)
 
     def integers(self, *values: int) -> str:
         """A constant vector of int64."""
@@ -86,12 +120,22 @@ class Graph:
             self.streamed_bytes += value.nbytes
         return self.constant(name, value)
 
-    def project(self, x: str, parts: Sequence[Matrix], name: str) -> str:
-        """x times the transposed rows of all ``parts``, side by side."""
-        if can_stack(parts):
-            return self.multiply(x, stack(parts), name)
-        columns = [self.multiply(x, part, f"{name}.{index}") for index, part in enumerate(parts)]
-        return self.node("Concat", columns, [name + ".out"], axis=-1)
+    def project(
+        self, x: str, parts: Sequence[Matrix], name: str, bias: Floats | None = None
+    ) -> str:
+        """x times the transposed rows of all ``parts``, side by side, plus ``bias``.
+
+        Neighbours that fit into one matrix are multiplied as one.
+        """
+        groups = [stack(list(alike)) for _, alike in groupby(parts, key=kind)]
+        if len(groups) == 1:
+            product = self.multiply(x, groups[0], name)
+        else:
+            columns = [self.multiply(x, group, f"{name}.{i}") for i, group in enumerate(groups)]
+            product = self.node("Concat", columns, [name + ".out"], axis=-1)
+        if bias is None:
+            return product
+        return self.node("Add", [product, self.weight(name + ".bias", bias)], [name + ".biased"])
 
     def multiply(self, x: str, matrix: Matrix, name: str) -> str:
         """x times the transposed rows of ``matrix``."""
@@ -119,13 +163,15 @@ class Graph:
             K=matrix.columns,
             N=matrix.rows,
             bits=matrix.bits,
-            block_size=BLOCK,
+            block_size=matrix.block,
             accuracy_level=INT8_ACTIVATIONS,
         )
         if matrix.correction is None:
             return symmetric
         blocks = self.node(
-            "Reshape", [x, self.integers(-1, matrix.columns // BLOCK, BLOCK)], [name + ".blocks"]
+            "Reshape",
+            [x, self.integers(-1, matrix.columns // matrix.block, matrix.block)],
+            [name + ".blocks"],
         )
         sums = self.node("ReduceSum", [blocks, self.integers(-1)], [name + ".sums"], keepdims=0)
         correction = self.weight(name + ".correction", matrix.correction.T)

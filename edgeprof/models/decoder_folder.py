@@ -34,7 +34,21 @@ _MOST_END_TOKENS = 1 << 10
 _Size = Annotated[int, Meta(ge=1, le=1 << 50)]
 _Layers = Annotated[int, Meta(ge=1, le=1 << 12)]
 _Tokens = Annotated[int, Meta(ge=1, le=1 << 30)]
+_Fraction = Annotated[float, Meta(ge=0, le=1)]
 _Rows = Annotated[int, Meta(ge=0, le=1 << 8)]
+
+
+class Requantised(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was rounded to 8 bits because no container holds it exactly.
+
+    ``relative_rms_error`` is the root mean square of the errors over that of these weights;
+    ``largest_error_of_block`` the largest error over the largest weight of its block of 32.
+    """
+
+    storages: list[str]
+    weights: _Size
+    relative_rms_error: _Fraction
+    largest_error_of_block: _Fraction
 
 
 class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,7 +58,7 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     are stored in the ONNX file; ``flop_per_token`` is 2 x matrix parameters, attention apart.
     ``attention_pad`` is the number of dummy rows that attention sees in every pass; each needs one
     slot of the cache beyond the tokens. ``head_rows`` is the number of tokens that the output head
-    still knows, where it was cut.
+    still knows, where it was cut; ``requantised`` is None where every weight is the file's own.
     """
 
     schema: Literal["edgeprof.decoder/1"] = "edgeprof.decoder/1"
@@ -68,6 +82,7 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     flop_per_token: _Size
     end_token_ids: list[int]
     head_rows: _Tokens | None = None
+    requantised: Requantised | None = None
     onnx_sha256: str
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from made_gguf import write_decoder_gguf
 
 from edgeprof.cli.commands import cli
 from edgeprof.models.decoder_folder import read_decoder_folder
@@ -63,3 +64,19 @@ def test_head_rows_are_read_from_the_file_named(gguf: str, tmp_path: Path) -> No
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 2
     assert "rows.npy: no such file" in result.stderr
+
+
+def test_what_no_container_holds_is_rounded_on_request_and_shown(tmp_path: Path) -> None:
+    path = write_decoder_gguf(tmp_path / "m.gguf", "llama", storage="IQ4_NL")
+    arguments = ["convert", str(path), "-o", str(tmp_path / "out")]
+    refused = CliRunner().invoke(cli, arguments)
+    assert refused.exit_code == 1
+    assert "stored as IQ4_NL" in refused.stderr
+    assert "--requantise" in refused.stderr
+    assert not (tmp_path / "out").exists()
+    result = CliRunner().invoke(cli, [*arguments, "--requantise", "--json"])
+    assert result.exit_code == 0
+    account = json.loads(result.stdout)["requantised"]
+    # 64 wide: q, k, v and output 64 x (64 + 32 + 32 + 64), three of 64 x 128, twice; 300 tokens.
+    assert account["weights"] == 2 * (64 * 192 + 3 * 8192) + 300 * 64
+    assert f"relative error {account['relative_rms_error']:.2%}" in result.stderr

@@ -54,9 +54,10 @@ class Rounding:
 
 
 class ReferenceDecoder:
-    """The llama architecture as GGUF defines it, on dequantised weights, in float64.
+    """The architectures as GGUF defines them, on dequantised weights, in float64.
 
-    Queries and keys are used as the file holds them: rotary partners side by side.
+    Queries and keys are used as the file holds them: rotary partners side by side in the llama
+    architecture, half a head apart in the others.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,16 +66,17 @@ class ReferenceDecoder:
         reader = gguf.GGUFReader(path)
         self._tensors = {tensor.name: tensor for tensor in reader.tensors}
 
-        def key(name: str) -> Any:
-            field = reader.get_field("llama." + name)
-            assert field is not None
-            return field.contents()
+        def field(name: str) -> Any:
+            found = reader.get_field(name)
+            return None if found is None else found.contents()
 
-        self.layers = int(key("block_count"))
-        self.heads = int(key("attention.head_count"))
-        self.kv_heads = int(key("attention.head_count_kv"))
-        self.epsilon = float(key("attention.layer_norm_rms_epsilon"))
-        self.rope_base = float(key("rope.freq_base"))
+        architecture = field("general.architecture")
+        self.adjacent_pairs = architecture == "llama"
+        self.layers = int(field(f"{architecture}.block_count"))
+        self.heads = int(field(f"{architecture}.attention.head_count"))
+        self.kv_heads = int(field(f"{architecture}.attention.head_count_kv"))
+        self.epsilon = float(field(f"{architecture}.attention.layer_norm_rms_epsilon"))
+        self.rope_base = float(field(f"{architecture}.rope.freq_base"))
 
     def weights(self, name: str) -> Array:
         import gguf
@@ -96,15 +98,27 @@ class ReferenceDecoder:
                 return exact
             return rounding.product(rounding.activations(x), weights)
 
+        def projection(x: Array, name: str) -> Array:
+            result = product(x, name + ".weight")
+            bias = name + ".bias"
+            return value(result + self.weights(bias)) if bias in self._tensors else result
+
         def norm(x: Array, name: str) -> Array:
             size = np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.epsilon)
             return value(value(x / size) * self.weights(name))
+
+        def head_norm(x: Array, heads: int, name: str) -> Array:
+            if name not in self._tensors:
+                return x
+            return norm(x.reshape(len(x), heads, -1), name).reshape(x.shape)
 
         x = self.weights("token_embd.weight")[list(tokens)]
         for layer in range(self.layers):
             block = f"blk.{layer}."
             h = norm(x, block + "attn_norm.weight")
-            q, k, v = (product(h, f"{block}attn_{part}.weight") for part in "qkv")
+            q, k, v = (projection(h, f"{block}attn_{part}") for part in "qkv")
+            q = head_norm(q, self.heads, block + "attn_q_norm.weight")
+            k = head_norm(k, self.kv_heads, block + "attn_k_norm.weight")
             x = value(x + product(self._attend(q, k, v, value), block + "attn_output.weight"))
             h = norm(x, block + "ffn_norm.weight")
             gate = product(h, block + "ffn_gate.weight")
@@ -130,16 +144,21 @@ class ReferenceDecoder:
         return out.reshape(positions, -1)
 
     def _turn(self, x: Array) -> Array:
-        """Rotary embedding of neighbouring components: [positions, heads, head_dim]."""
+        """Rotary embedding, pair by pair: [positions, heads, head_dim]."""
         positions, _, head_dim = x.shape
-        angle = np.arange(positions)[:, None] / self.rope_base ** (
-            np.arange(0, head_dim, 2) / head_dim
-        )
+        period = self.rope_base ** (np.arange(0, head_dim, 2) / head_dim)
+        if "rope_freqs.weight" in self._tensors:
+            period = period * self.weights("rope_freqs.weight")
+        angle = np.arange(positions)[:, None] / period
         cos, sin = np.cos(angle)[:, None, :], np.sin(angle)[:, None, :]
-        even, odd = x[..., 0::2], x[..., 1::2]
+        half = head_dim // 2
+        if self.adjacent_pairs:
+            first, second = slice(0, None, 2), slice(1, None, 2)
+        else:
+            first, second = slice(0, half), slice(half, None)
         turned = np.empty_like(x)
-        turned[..., 0::2] = even * cos - odd * sin
-        turned[..., 1::2] = even * sin + odd * cos
+        turned[..., first] = x[..., first] * cos - x[..., second] * sin
+        turned[..., second] = x[..., first] * sin + x[..., second] * cos
         return turned
 
 

@@ -1,41 +1,39 @@
-"""What a converted folder says of its text beside the tokenizer."""
+"""The two JSON files that onnxruntime-genai reads."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from msgspec.structs import replace
+from made_gguf import write_decoder_gguf
 
-from edgeprof.convert.configuration import read_chat_template, tokenizer_config
+from edgeprof.convert.configuration import read_chat_template
 from edgeprof.convert.folder import convert
-from edgeprof.convert.tokenizer import read_special_tokens, read_tokenizer
-from edgeprof.models.readers.gguf import GgufHeader, read_header
-
-
-@pytest.fixture
-def header(tiny_gguf: Callable[..., Path], tmp_path: Path) -> GgufHeader:
-    return read_header(tiny_gguf(tmp_path / "tiny.gguf", layers=1))
+from edgeprof.models.readers.gguf import read_header
 
 
 @pytest.mark.parametrize(
-    ("value", "read"),
-    [
-        ("{{ messages }} \N{EURO SIGN}", "{{ messages }} \N{EURO SIGN}"),
-        ("\udcff", None),  # a byte that is no UTF-8
-        (7, None),
-        (None, None),
-    ],
+    ("template", "read"),
+    [("{{ messages }}", "{{ messages }}"), (7, None), ("\udcff", None), (None, None)],
 )
-def test_the_chat_template_of_a_gguf_is_kept_where_it_is_text(
-    header: GgufHeader, value: Any, read: str | None
+def test_the_chat_template_is_read_where_it_is_text(
+    template: object, read: str | None, tiny_gguf: Callable[..., Path], tmp_path: Path
 ) -> None:
-    metadata = {**header.metadata, "tokenizer.chat_template": value}
-    template = read_chat_template(replace(header, metadata=metadata))
-    assert template == read
-    words = tokenizer_config(read_tokenizer(header), read_special_tokens(header, 300), template)
-    assert words.get("chat_template") == read
+    header = read_header(tiny_gguf(tmp_path / "tiny.gguf"))
+    metadata = {**header.metadata, "tokenizer.chat_template": template}
+    assert read_chat_template(msgspec.structs.replace(header, metadata=metadata)) == read
+
+
+def test_the_end_of_a_text_is_the_one_that_the_file_names_first(tmp_path: Path) -> None:
+    """Token 2, <|im_end|>, though other tokens end an answer too."""
+    folder = convert(write_decoder_gguf(tmp_path / "m.gguf", "qwen2"), tmp_path / "out")
+    config = json.loads((folder.path / "tokenizer_config.json").read_text())
+    assert (config["tokenizer_class"], config["eos_token"]) == ("GPT2Tokenizer", "<|im_end|>")
+    assert "chat_template" not in config
+    genai = json.loads((folder.path / "genai_config.json").read_text())["model"]
+    assert (genai["type"], genai["pad_token_id"]) == ("qwen2", 2)
 
 
 def test_a_converted_folder_holds_the_template(
@@ -52,4 +50,17 @@ def test_a_converted_folder_holds_the_template(
     folder = convert(tiny_gguf(tmp_path / "t.gguf", layers=1), tmp_path / "t")
     words = json.loads((folder.path / "tokenizer_config.json").read_text())
     assert words["chat_template"] == "<|im_start|>{{ messages[0].content }}"
-    assert words["eos_token"] == "<|im_end|>"
+
+
+def test_sentencepiece_has_a_tokenizer_class_of_its_own(tmp_path: Path) -> None:
+    data = Path(__file__).parents[1] / "data" / "tokenizers_llama_cpp.json"
+    vocabulary = json.loads(data.read_text())["vocabularies"]["llama-spm"]
+    gguf = write_decoder_gguf(tmp_path / "m.gguf", "llama", vocabulary=vocabulary)
+    folder = convert(gguf, tmp_path / "out")
+    config = json.loads((folder.path / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "LlamaTokenizer"
+    assert (config["add_bos_token"], config["bos_token"], config["eos_token"]) == (
+        True,
+        "<s>",
+        "</s>",
+    )

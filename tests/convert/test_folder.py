@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_gguf import write_decoder_gguf
 
 from edgeprof.convert import folder as converting
 from edgeprof.convert.folder import cached_conversion, convert
+from edgeprof.convert.weights import DecoderWeights
 from edgeprof.errors import EdgeprofError, EnvironmentFault, FileFault, UsageFault
 from edgeprof.models.checksum import sha256_of
 from edgeprof.models.decoder_folder import Manifest, read_decoder_folder
+from edgeprof.models.readers.gguf import read_header
 
 TinyGguf = Callable[..., Path]
 # The tiny model: hidden 64, 4 heads, 2 key-value heads of 16, feed-forward 128, 2 layers, 300
@@ -96,7 +99,7 @@ def test_the_folder_is_read_back_with_the_names_of_the_graph(gguf: Path, tmp_pat
         } < outputs
     # Optional, because a constant of its name stands for it.
     assert "keep_from" in inputs & {constant.name for constant in graph.initializer}
-    assert (out.layers, out.context_tokens, list(out.end_token_ids)) == (2, 256, [2])
+    assert (out.layers, out.context_tokens, sorted(out.end_token_ids)) == (2, 256, [0, 2])
     assert sorted(path.name for path in out.path.iterdir()) == [
         "edgeprof.json",
         "genai_config.json",
@@ -119,6 +122,8 @@ def test_weights_beyond_a_protobuf_go_into_a_file_beside_it(
     beside = convert(gguf, tmp_path / "beside")
     assert (beside.path / "model.onnx.data").stat().st_size > 50_000
     assert beside.onnx_path.stat().st_size < inside.onnx_path.stat().st_size / 2
+    with_pages = 4096 * (2 * 9 + 6)  # no more than a page's gap before each of the large constants
+    assert (beside.path / "model.onnx.data").stat().st_size < 78_176 + 2 * 4 * 257 * 8 + with_pages
     expected = plain_decoder(inside.onnx_path).extend([1, 2, 3])
     assert np.array_equal(plain_decoder(beside.onnx_path).extend([1, 2, 3]), expected)
 
@@ -189,14 +194,23 @@ def test_a_web_page_or_nothing_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [page]
 
 
-def test_an_unsupported_storage_type_is_named_with_those_supported(
-    tiny_gguf: TinyGguf, tmp_path: Path
-) -> None:
-    path = tiny_gguf(tmp_path / "m.gguf", matrices="Q5_0")
-    with pytest.raises(
-        FileFault, match=r"'blk.0.attn_q.weight' is stored as Q5_0; .* Q4_0, Q4_1, Q8_0, F32"
-    ):
+def test_an_unsupported_storage_type_leaves_nothing(tmp_path: Path) -> None:
+    path = write_decoder_gguf(tmp_path / "m.gguf", "llama", storage="IQ4_NL")
+    with pytest.raises(FileFault, match=r"'token_embd.weight' is stored as IQ4_NL; .*--requantise"):
         convert(path, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+def test_no_count_of_a_storage_is_below_what_is_written(architecture: str, tmp_path: Path) -> None:
+    """Whether the weights go into a file of their own is decided before they are made."""
+    for storage in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "Q4_K", "Q5_K", "Q6_K"):
+        path = tmp_path / f"{storage}.gguf"
+        write_decoder_gguf(path, architecture, storage=storage, hidden=256, ffn=512)
+        for form in ("as-is", "fp32"):
+            weights = DecoderWeights(read_header(path), float32=form == "fp32")
+            manifest = manifest_of(convert(path, tmp_path / "out", weights=form, force=True).path)
+            assert manifest.resident_weight_bytes <= weights.most_stored_bytes
 
 
 def test_a_place_that_cannot_be_written_is_named(gguf: Path, tmp_path: Path) -> None:
@@ -226,10 +240,11 @@ def test_a_conversion_is_made_once_for_each_content_and_choice(gguf: Path, tmp_p
         cached_conversion(gguf, sha256, cache=cache, weights="fp32"),
         cached_conversion(gguf, sha256, cache=cache, attention_pad=0),
         cached_conversion(gguf, sha256, cache=cache, head_rows=tmp_path / "rows.npy"),
+        cached_conversion(gguf, sha256, cache=cache, requantise=True),
         cached_conversion(gguf, "f" * 64, cache=cache),
     ]
-    assert len({first.path, *(other.path for other in others)}) == 5
-    assert len(os.listdir(cache)) == 5
+    assert len({first.path, *(other.path for other in others)}) == 6
+    assert len(os.listdir(cache)) == 6
 
 
 def test_a_failed_conversion_leaves_the_cache_empty(gguf: Path, tmp_path: Path) -> None:
@@ -255,6 +270,24 @@ def test_a_cached_conversion_that_lost_a_part_is_made_again(
     assert part.read_bytes() == whole
     assert name in said[0] and said[0].endswith("; converting again")
     assert len(os.listdir(cache)) == 1
+
+
+@pytest.mark.parametrize("left_bytes", [None, 0, 30_000])
+def test_a_cached_conversion_that_lost_weights_beside_its_graph_is_made_again(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_bytes: int | None
+) -> None:
+    monkeypatch.setattr(converting, "MAX_WEIGHT_BYTES_INSIDE", 10_000)
+    cache, sha256 = tmp_path / "cache", sha256_of(gguf)
+    data = cached_conversion(gguf, sha256, cache=cache).path / "model.onnx.data"
+    whole = data.read_bytes()
+    if left_bytes is None:
+        data.unlink()
+    else:
+        data.write_bytes(whole[:left_bytes])
+    said: list[str] = []
+    cached_conversion(gguf, sha256, cache=cache, talk=said.append)
+    assert data.read_bytes() == whole
+    assert "model.onnx.data is missing or cut short; converting again" in said[0]
 
 
 def test_what_a_killed_conversion_left_is_removed_after_a_day(gguf: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The tokenizer made of a GGUF's fields, against ids that llama.cpp gave."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +8,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from made_gguf import write_vocabulary_gguf
 from tokenizers import Tokenizer
 
 from edgeprof.convert.tokenizer import read_special_tokens, read_tokenizer
 from edgeprof.errors import FileFault
 from edgeprof.models.readers.gguf import GgufHeader, read_header
 
-RECORDED = json.loads((Path(__file__).parents[1] / "data" / "tokenizer_smollm2.json").read_text())
+DATA = Path(__file__).parents[1] / "data"
+RECORDED = json.loads((DATA / "tokenizer_smollm2.json").read_text())
 SPLITTINGS = ("smollm", "gpt-2", "llama-bpe", "qwen2")
+# Real vocabularies, cut to what takes part in the strings; see "about" in the file.
+FAMILIES = json.loads((DATA / "tokenizers_llama_cpp.json").read_text())
+VOCABULARIES: dict[str, dict[str, Any]] = FAMILIES["vocabularies"]
+BYTE_LEVEL = ("llama-bpe", "qwen2", "smollm")
 
 
 def with_metadata(header: GgufHeader, **changes: Any) -> GgufHeader:
@@ -37,9 +44,104 @@ def tiny(tiny_gguf: Callable[..., Path], tmp_path: Path) -> GgufHeader:
     return read_header(tiny_gguf(tmp_path / "tiny.gguf"))
 
 
-def test_at_least_sixty_strings_were_recorded() -> None:
-    texts = [entry["text"] for entry in RECORDED["strings"]]
-    assert len(set(texts)) == len(texts) >= 60
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GgufHeader]:
+    folder = tmp_path_factory.mktemp("vocabularies")
+
+    def written(name: str) -> GgufHeader:
+        return read_header(write_vocabulary_gguf(folder / f"{name}.gguf", VOCABULARIES[name]))
+
+    return functools.cache(written)
+
+
+def original_ids(tokenizer: Tokenizer, name: str, text: str) -> list[int]:
+    """The ids in the whole vocabulary."""
+    kept = VOCABULARIES[name]["ids"]
+    return [kept[index] for index in tokenizer.encode(text, add_special_tokens=False).ids]
+
+
+def test_at_least_two_hundred_strings_were_recorded() -> None:
+    texts = [entry["text"] for entry in RECORDED["strings"]] + FAMILIES["strings"]
+    assert len(set(texts)) >= 200
+    assert all(len(v["strings"]) == len(FAMILIES["strings"]) for v in VOCABULARIES.values())
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_real_vocabularies_give_the_ids_of_llama_cpp(
+    name: str, family: Callable[[str], GgufHeader]
+) -> None:
+    """Qwen2's vocabulary has an ordinary token "</s>", which llama.cpp takes for a special one
+    because of its name; the model's own tokenizer does not, and neither does edgeprof."""
+    tokenizer = read_tokenizer(family(name))
+    recorded = zip(FAMILIES["strings"], VOCABULARIES[name]["strings"], strict=True)
+    wrong = {
+        text: (ids, expected)
+        for text, expected in recorded
+        if (ids := original_ids(tokenizer, name, text)) != expected
+    }
+    if name == "qwen2":
+        assert wrong and all("</s>" in text for text in wrong)
+        assert original_ids(tokenizer, name, "</s>") == [522, 82, 29]  # "</", "s" and ">"
+    else:
+        assert not wrong
+
+
+@pytest.mark.parametrize("name", BYTE_LEVEL)
+def test_bytes_that_are_no_utf8_are_replaced_one_by_one(
+    name: str, family: Callable[[str], GgufHeader]
+) -> None:
+    tokenizer = read_tokenizer(family(name))
+    for raw, expected in zip(FAMILIES["not_utf8"], VOCABULARIES[name]["not_utf8"], strict=True):
+        text = bytes.fromhex(raw).decode("utf-8", "surrogateescape")
+        text = "".join("\ufffd" if "\udc80" <= char <= "\udcff" else char for char in text)
+        assert original_ids(tokenizer, name, text) == expected
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_every_recorded_text_comes_back(name: str, family: Callable[[str], GgufHeader]) -> None:
+    """The word start of SentencePiece is a space to it: there the two cannot be told apart."""
+    tokenizer = read_tokenizer(family(name))
+    for text in FAMILIES["strings"]:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        back = tokenizer.decode(ids, skip_special_tokens=False)
+        if name == "llama-spm":
+            if any(special in text for special in ("<s>", "</s>", "<unk>")):
+                continue  # each special token is followed by a space of its own
+            text = text.replace("\u2581", " ")
+        assert back == text
+
+
+def test_a_text_of_sentencepiece_begins_with_its_token_and_a_space(
+    family: Callable[[str], GgufHeader],
+) -> None:
+    """<s> is token 1 of Llama 2, "\u2581a" 263 and "a" 29874."""
+    header = family("llama-spm")
+    kept = VOCABULARIES["llama-spm"]["ids"]
+    assert [kept[i] for i in read_tokenizer(header).encode("a").ids] == [1, 263]
+    bare = with_metadata(header, add_space_prefix=False, add_bos_token=False)
+    tokenizer = read_tokenizer(bare)
+    assert [kept[i] for i in tokenizer.encode("a").ids] == [29874]
+    assert tokenizer.decode(tokenizer.encode(" a").ids) == " a"
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"scores": None}, "scores does not give 1597 tokens their scores"),
+        ({"scores": (0.0,) * 7}, "scores does not give 1597 tokens their scores"),
+        ({"scores": ("x",) * 1597}, "scores holds something else than numbers"),
+        ({"scores": (float("nan"),) * 1597}, "scores holds something else than numbers"),
+        ({"token_type": (1,) * 1597}, "lack the byte token <0x00>"),
+    ],
+)
+def test_pieces_that_make_no_tokenizer_are_refused_by_name(
+    family: Callable[[str], GgufHeader], changes: dict[str, Any], fault: str
+) -> None:
+    header = family("llama-spm")
+    assert len(VOCABULARIES["llama-spm"]["ids"]) == 1597
+    with pytest.raises(FileFault, match=fault) as caught:
+        read_tokenizer(with_metadata(header, **changes))
+    assert str(header.path) in str(caught.value)
 
 
 @pytest.mark.parametrize("splitting", SPLITTINGS)
@@ -97,18 +199,47 @@ def test_a_text_begins_with_the_token_that_the_file_asks_for(tiny: GgufHeader) -
     assert read_special_tokens(llama, 300).adds_bos
 
 
+def test_a_piece_too_long_to_take_apart_is_refused(tmp_path: Path) -> None:
+    """The work grows with the square of the length; a hostile file may hold a token of megabytes.
+    Tokens that are matched as they stand may be as long as they like."""
+    spm = VOCABULARIES["llama-spm"]
+    for its_type, length in ((1, 256), (4, 10_000)):
+        tokens, types = [*spm["tokens"]], [*spm["types"]]
+        tokens[700], types[700] = "x" * length, its_type
+        fine = {**spm, "tokens": tokens, "types": types}
+        read_tokenizer(read_header(write_vocabulary_gguf(tmp_path / "fine.gguf", fine)))
+    long = {**spm, "tokens": [*tokens[:700], "x" * 257, *tokens[701:]]}
+    with pytest.raises(FileFault, match="token 700 is 257 characters long, which is no piece"):
+        read_tokenizer(read_header(write_vocabulary_gguf(tmp_path / "long.gguf", long)))
+
+
 def test_tokens_that_end_an_answer(tiny: GgufHeader) -> None:
-    assert read_special_tokens(tiny, 300).ends == (2,)
-    assert read_special_tokens(with_metadata(tiny, eot_token_id=0), 300).ends == (0, 2)
+    """The file names <|im_end|>, token 2; <|endoftext|>, token 0, ends answers by its name."""
+    specials = read_special_tokens(tiny, 300)
+    assert (specials.eos, specials.ends) == (2, (0, 2))
+    named = with_metadata(tiny, eot_token_id=7, eom_token_id=9)
+    assert read_special_tokens(named, 300).ends == (0, 2, 7, 9)
+
+
+def test_r22_an_end_of_turn_that_only_the_tokenizer_knows_ends_an_answer(
+    family: Callable[[str], GgufHeader],
+) -> None:
+    """Llama 3 and Qwen2 name the end of a text; turns end with <|eot_id|> and <|im_end|>."""
+    for name, ends in {"llama-bpe": {128001, 128009}, "qwen2": {151643, 151645}}.items():
+        kept = VOCABULARIES[name]["ids"]
+        specials = read_special_tokens(family(name), len(kept))
+        assert {kept[index] for index in specials.ends} == ends
+        assert kept[specials.eos] == VOCABULARIES[name]["eos"]
 
 
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"pre": "deepseek-coder"}, "pre is 'deepseek-coder'; edgeprof knows gpt-2, llama-bpe"),
+        ({"pre": "deepseek-coder"}, r"pre is 'deepseek-coder'; edgeprof knows .*gpt-2, llama-bpe"),
         ({"pre": None}, "pre is None"),
         ({"pre": 7}, "pre is 7"),
-        ({"model": "llama"}, "model is 'llama'; edgeprof converts byte-level BPE"),
+        ({"model": "bert"}, "model is 'bert'; edgeprof converts byte-level BPE"),
+        ({"model": "llama"}, "scores does not give 300 tokens their scores"),
         ({"tokens": None}, "tokens is missing"),
         ({"tokens": (1, 2)}, "no list of strings"),
         ({"merges": None}, "merges is missing"),

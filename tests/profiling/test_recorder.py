@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from edgeprof.analysis.summary import summarise
 from edgeprof.convert.folder import convert
-from edgeprof.errors import EdgeprofError, FileFault, UsageFault
+from edgeprof.errors import EdgeprofError, EnvironmentFault, FileFault, UsageFault
 from edgeprof.hardware.memory_state import MemoryState
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.profiling import recorder

@@ -1,8 +1,9 @@
-"""Builds the ONNX decoder of a GGUF file of the llama architecture.
+"""Builds the ONNX decoder of a GGUF file.
 
-The graph computes what the architecture prescribes (RMS norms, rotary grouped-query attention over
-a key-value cache, SwiGLU) with the operators that ONNX Runtime keeps for it. Its inputs and outputs
-have the names that onnxruntime-genai uses, so that both runtimes load it.
+The graph computes what the architectures llama, qwen2 and qwen3 prescribe (RMS norms, rotary
+grouped-query attention over a key-value cache, SwiGLU) with the operators that ONNX Runtime keeps
+for it. Its inputs and outputs have the names that onnxruntime-genai uses, so that both runtimes
+load it.
 """
 
 from collections import Counter
@@ -12,25 +13,23 @@ import numpy as np
 from onnx import TensorProto
 
 from edgeprof.convert.blocks import (
-    BLOCK,
     Blocks,
     Dense,
     Floats,
     Matrix,
     Rows,
-    dequantise,
     half_split_rows,
     select_rows,
 )
-from edgeprof.convert.graph import MICROSOFT, Graph
-from edgeprof.convert.weights import LlamaWeights
+from edgeprof.convert.graph import MICROSOFT, DataFile, Graph
+from edgeprof.convert.weights import DecoderWeights
 
 EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 POSITIONS = ("last_position", "total_positions")
 ROTARY_TABLES = ("rotary_cos", "rotary_sin")
 
 
-class LlamaBuilder:
+class DecoderBuilder:
     """Adds one decoder to a graph, part by part in the order of the data.
 
     ``parameters`` are those of the file; ``multiplied`` counts, by kernel, those that every token
@@ -44,18 +43,17 @@ class LlamaBuilder:
 
     def __init__(
         self,
-        weights: LlamaWeights,
+        weights: DecoderWeights,
         *,
-        float32: bool,
         head_rows: Rows | None,
         attention_pad: int,
+        data: DataFile | None = None,
     ) -> None:
-        self.graph = Graph()
+        self.graph = Graph(data)
         self.shape = weights.shape
         self.parameters = weights.parameters
         self.multiplied: Counter[str] = Counter()
         self._weights = weights
-        self._float32 = float32
         self._head_rows = head_rows
         self._pad = attention_pad
 
@@ -66,15 +64,9 @@ class LlamaBuilder:
         graph.input("attention_mask", TensorProto.INT64, [1, "positions"])
         self._count_positions()
         self._rotary_tables()
-        embedding = self._matrix(EMBEDDING)
+        embedding = self._weights.matrix(EMBEDDING)
         residual = self._embed(embedding)
-        normed = graph.node(
-            "SimplifiedLayerNormalization",
-            [residual, self._norm("blk.0.attn_norm.weight")],
-            ["first_norm"],
-            axis=-1,
-            epsilon=shape.rms_epsilon,
-        )
+        normed = self._normalise(residual, "blk.0.attn_norm.weight", "first_norm")
         for layer in range(shape.layers):
             attended = self._attention(normed, layer)
             block = f"blk.{layer}."
@@ -85,10 +77,6 @@ class LlamaBuilder:
             normed, residual = self._add_and_norm(residual, fed, norm)
         self._head(normed, embedding)
         return graph
-
-    def _matrix(self, name: str) -> Matrix:
-        matrix = self._weights.matrix(name)
-        return Dense(values=dequantise(matrix)) if self._float32 else matrix
 
     def _norm(self, name: str) -> str:
         return self.graph.weight(name, self._weights.vector(name))
@@ -106,8 +94,12 @@ class LlamaBuilder:
     def _rotary_tables(self) -> None:
         shape = self.shape
         exponent = np.arange(0, shape.head_dim, 2) / shape.head_dim
+        period = shape.rope_base**exponent
+        factors = self._weights.rope_factors()
+        if factors is not None:
+            period = period * factors
         position = np.arange(shape.context_tokens + self._pad)
-        angle = position[:, None] / shape.rope_base ** exponent[None, :]
+        angle = position[:, None] / period[None, :]
         self.graph.constant("rotary_cos", np.cos(angle).astype(np.float32))
         self.graph.constant("rotary_sin", np.sin(angle).astype(np.float32))
 
@@ -118,7 +110,7 @@ class LlamaBuilder:
         if isinstance(table, Dense):
             values = graph.weight(EMBEDDING, table.values, streamed=False)
             return graph.node("Gather", [values, ids], ["embedded"], axis=0)
-        blocks = table.columns // BLOCK
+        blocks = table.columns // table.block
         quantised = graph.weight(EMBEDDING + ".quantised", table.packed, streamed=False)
         scale = graph.weight(EMBEDDING + ".scale", table.scale, streamed=False)
         scale = graph.node("Reshape", [scale, graph.integers(-1, blocks, 1)], ["embedding_scale"])
@@ -128,7 +120,7 @@ class LlamaBuilder:
             ["embedded_blocks"],
             MICROSOFT,
             bits=table.bits,
-            block_size=BLOCK,
+            block_size=table.block,
             gather_axis=0,
             quantize_axis=2,
         )
@@ -147,10 +139,9 @@ class LlamaBuilder:
     def _attention(self, x: str, layer: int) -> str:
         graph, shape = self.graph, self.shape
         block = f"blk.{layer}."
-        qkv = self._queries_keys_values(x, block)
         attended = graph.node(
             "GroupQueryAttention",
-            [qkv, "", "", *self._cache(layer), *POSITIONS, *ROTARY_TABLES],
+            [*self._queries_keys_values(x, block), *self._cache(layer), *POSITIONS, *ROTARY_TABLES],
             [block + "heads", f"present.{layer}.key", f"present.{layer}.value"],
             MICROSOFT,
             num_heads=shape.heads,
@@ -166,25 +157,67 @@ class LlamaBuilder:
         if self._pad:
             rows = [graph.integers(0), graph.integers(-self._pad), graph.integers(0)]
             attended = graph.node("Slice", [attended, *rows], [block + "attended"])
-        output = self._matrix(block + "attn_output.weight")
+        output = self._weights.matrix(block + "attn_output.weight")
         return self._project(attended, [output], block + "attn_output.weight")
 
-    def _queries_keys_values(self, x: str, block: str) -> str:
-        """[1, positions, width]: all heads side by side, with the dummy rows."""
-        graph, shape = self.graph, self.shape
-        query = half_split_rows(shape.heads, shape.head_dim)
-        key = half_split_rows(shape.kv_heads, shape.head_dim)
-        parts = [
-            select_rows(self._matrix(block + "attn_q.weight"), query),
-            select_rows(self._matrix(block + "attn_k.weight"), key),
-            self._matrix(block + "attn_v.weight"),
-        ]
-        qkv = self._project(x, parts, block + "attn_qkv.weight")
-        width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    def _queries_keys_values(self, x: str, block: str) -> list[str]:
+        """What attention takes, with the dummy rows: all heads side by side in one
+        [1, positions, width], or queries, keys and values apart where heads are normalised."""
+        graph, widths = self.graph, self.shape.qkv_widths
+        parts = []
+        bias = np.zeros(0, dtype=np.float32)
+        for part, width in zip("qkv", widths, strict=True):
+            rows = self._rows_in_file(part, width)
+            parts.append(select_rows(self._weights.matrix(f"{block}attn_{part}.weight"), rows))
+            bias = np.append(bias, self._bias(f"{block}attn_{part}.bias", width)[rows])
+        biased = any(self._weights.has(f"{block}attn_{part}.bias") for part in "qkv")
+        qkv = self._project(x, parts, block + "attn_qkv.weight", bias if biased else None)
+        width = sum(widths)
         if self._pad:
             dummy = graph.constant("dummy_rows", np.zeros((self._pad, width), dtype=np.float32))
             qkv = graph.node("Concat", [qkv, dummy], [block + "qkv_padded"], axis=0)
-        return graph.node("Reshape", [qkv, graph.integers(1, -1, width)], [block + "qkv"])
+        if self.shape.family.head_norms:
+            return self._normalised_heads(qkv, block)
+        return [graph.node("Reshape", [qkv, graph.integers(1, -1, width)], [block + "qkv"]), "", ""]
+
+    def _rows_in_file(self, part: str, width: int) -> Rows:
+        """Where the rows of queries, keys or values lie."""
+        shape = self.shape
+        if part == "v" or not shape.family.adjacent_pairs:
+            return np.arange(width)
+        return half_split_rows(shape.heads if part == "q" else shape.kv_heads, shape.head_dim)
+
+    def _bias(self, name: str, width: int) -> Floats:
+        if self._weights.has(name):
+            return self._weights.vector(name)
+        return np.zeros(width, dtype=np.float32)
+
+    def _normalised_heads(self, qkv: str, block: str) -> list[str]:
+        graph, shape = self.graph, self.shape
+        apart = [block + part for part in ("queries", "keys", "values")]
+        sizes = graph.integers(*shape.qkv_widths)
+        graph.node("Split", [qkv, sizes], apart, axis=-1)
+        taken = []
+        for name, part, width in zip(apart, "qkv", shape.qkv_widths, strict=True):
+            heads = name
+            if part != "v":
+                rows = graph.node(
+                    "Reshape", [name, graph.integers(-1, shape.head_dim)], [name + "_by_head"]
+                )
+                heads = self._normalise(rows, f"{block}attn_{part}_norm.weight", name + "_normed")
+            shaped = graph.integers(1, -1, width)
+            taken.append(graph.node("Reshape", [heads, shaped], [name + "_taken"]))
+        return taken
+
+    def _normalise(self, x: str, norm: str, name: str) -> str:
+        """Rows scaled to a root mean square of 1, then by the weights of ``norm``."""
+        return self.graph.node(
+            "SimplifiedLayerNormalization",
+            [x, self._norm(norm)],
+            [name],
+            axis=-1,
+            epsilon=self.shape.rms_epsilon,
+        )
 
     def _cache(self, layer: int) -> list[str]:
         """Declares the layer's cache; returns the names of what comes in."""
@@ -212,14 +245,14 @@ class LlamaBuilder:
 
     def _feed_forward(self, x: str, layer: int) -> str:
         graph, block = self.graph, f"blk.{layer}."
-        parts = [self._matrix(block + f"ffn_{part}.weight") for part in ("gate", "up")]
+        parts = [self._weights.matrix(block + f"ffn_{part}.weight") for part in ("gate", "up")]
         both = self._project(x, parts, block + "ffn_gate_up.weight")
         gate, up = block + "gate", block + "up"
         graph.node("Split", [both], [gate, up], axis=-1, num_outputs=2)
         graph.node("Sigmoid", [gate], [block + "sigmoid"])
         graph.node("Mul", [gate, block + "sigmoid"], [block + "swish"])
         graph.node("Mul", [block + "swish", up], [block + "gated"])
-        down = self._matrix(block + "ffn_down.weight")
+        down = self._weights.matrix(block + "ffn_down.weight")
         return self._project(block + "gated", [down], block + "ffn_down.weight")
 
     def _head(self, x: str, embedding: Matrix) -> None:
@@ -230,7 +263,7 @@ class LlamaBuilder:
         end, axis = graph.integers(np.iinfo(np.int64).max), graph.integers(0)
         x = graph.node("Slice", [x, "keep_from", end, axis], ["kept"])
         name = HEAD if self._weights.has(HEAD) else EMBEDDING
-        head = self._matrix(HEAD) if name == HEAD else embedding
+        head = self._weights.matrix(HEAD) if name == HEAD else embedding
         if self._head_rows is not None:
             head, name = select_rows(head, self._head_rows), name + ".kept"
         self._count(head)
@@ -238,10 +271,12 @@ class LlamaBuilder:
         graph.node("Reshape", [logits, graph.integers(1, -1, head.rows)], ["logits"])
         graph.output("logits", TensorProto.FLOAT, [1, "kept_tokens", head.rows])
 
-    def _project(self, x: str, parts: Sequence[Matrix], name: str) -> str:
+    def _project(
+        self, x: str, parts: Sequence[Matrix], name: str, bias: Floats | None = None
+    ) -> str:
         for part in parts:
             self._count(part)
-        return self.graph.project(x, parts, name)
+        return self.graph.project(x, parts, name, bias)
 
     def _count(self, matrix: Matrix) -> None:
         kernel = f"int{matrix.bits} MatMulNBits" if isinstance(matrix, Blocks) else "fp32 MatMul"

@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 import pytest
 
-from edgeprof.convert import blocks, llama
+from edgeprof.convert import blocks
+from edgeprof.convert import decoder as building
 from edgeprof.convert.folder import WeightForm, convert
 from edgeprof.models.decoder_folder import DecoderFolder
 
@@ -132,7 +133,7 @@ def test_a_wrong_order_of_query_or_key_rows_is_caught(
     def half_wrong(count: int, head_dim: int) -> Any:
         return np.arange(count * head_dim) if count == skipped else right(count, head_dim)
 
-    monkeypatch.setattr(llama, "half_split_rows", half_wrong)
+    monkeypatch.setattr(building, "half_split_rows", half_wrong)
     wanted = case("F32")
     folder = convert(wanted.path, tmp_path / "out", weights="fp32")
     logits = plain_decoder(folder.onnx_path).extend(TOKENS)
