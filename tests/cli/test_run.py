@@ -216,7 +216,7 @@ def refused(outcome: tuple[int, str, str], code: int, says: str, tmp_path: Path)
     """One line on stderr, nothing on stdout, nothing left behind."""
     assert outcome[0] == code, outcome
     assert outcome[1] == ""
-    errors = [line for line in outcome[2].splitlines() if not line.startswith(("conv", "writing"))]
+    errors = [line for line in outcome[2].splitlines() if not line.startswith(("conv", "wrote"))]
     assert len(errors) == 1 and errors[0].startswith("Error: ") and says in errors[0], outcome[2]
     assert list(tmp_path.iterdir()) == []
 
