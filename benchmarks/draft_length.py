@@ -1,21 +1,21 @@
 """Adaptive draft length against every fixed one: ``python benchmarks/draft_length.py``.
 
 SmolLM2-135M, greedy, up to 128 tokens; ratios to plain decoding by class of prompt, from
-neighbouring runs of one process. ``--drafter draft`` drafts with the small model, and prints what
-its acceptance and costs predict: tokens a round over v(n) and draft steps, by the runs' own passes.
+neighbouring runs of one process, and beside them what acceptance and the costs of held passes
+predict. ``--drafter draft`` drafts with the small model.
 """
 
 import argparse
-import statistics
+import math
 import sys
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from speed_rounds import (
+    BUSY_LIMIT,
     Run,
     Way,
     Worker,
-    geomean,
     ratio,
     ratio_line,
     read_prompts,
@@ -26,6 +26,7 @@ from edgeprof.convert.folder import cached_conversion
 from edgeprof.models.cache import cache_dir
 from edgeprof.models.fetch import fetch
 from edgeprof.profiling.tokenizer import Tokenizer
+from edgeprof.runner.draft_length import PassCost
 
 OURS = "edgeprof"
 LENGTHS = {"ngram": (1, 2, 3, 4, 6, 8), "draft": (1, 2, 3, 4)}
@@ -38,27 +39,25 @@ def ways(drafter: str) -> list[Way]:
     return [Way("plain", OURS, {}), *fixed, Way("adaptive", OURS, asked)]
 
 
-def predicted(runs: Sequence[Run], way: str) -> float | None:
-    """The speed-up by the formula: plain passes that the emitted tokens stand for, over the target
-    passes and draft steps that were run, each at the median cost of its size; host left out."""
-    plain = _pass_medians(runs, "plain")
-    costs = _pass_medians(runs, way) | {("decode", 1): plain[("decode", 1)]}
-    tokens = passes_s = 0.0
+def predicted(runs: Sequence[Run], way: str, ready: Mapping[str, Any]) -> float:
+    """The speed-up by the formula: emitted tokens over v of the target passes that were run, and c
+    for each draft step. v and c are of held passes, before the rounds; the host is left out."""
+    cost = PassCost({int(size): seconds for size, seconds in ready["pass_s"].items()})
+    step = (ready["draft_step_s"] or 0.0) / ready["pass_s"]["1"]
+    tokens = time = 0.0
     for run in runs:
-        if run.way != way:
-            continue
-        tokens += len(run.tokens) - 1
-        for phase, size, _, _ in run.answer["passes"]:
-            passes_s += costs[(phase, size)] if phase != "prefill" else 0.0
-    return tokens * plain[("decode", 1)] / passes_s if passes_s else None
+        if run.way == way:
+            tokens += len(run.tokens) - 1
+            for phase, size, _, _ in run.answer["passes"]:
+                time += {"prefill": 0.0, "draft": step}.get(phase, cost(size))
+    return tokens / time
 
 
-def _pass_medians(runs: Sequence[Run], way: str) -> dict[tuple[str, int], float]:
-    found: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for run in runs:
-        for phase, size, t0_ns, t1_ns in run.answer["passes"] if run.way == way else []:
-            found[phase, size].append((t1_ns - t0_ns) / 1e9)
-    return {key: statistics.median(values) for key, values in found.items()}
+def whole_rate(runs: Sequence[Run], way: str) -> float:
+    """Tokens a second over all undisturbed answers."""
+    used = [run for run in runs if run.way == way and run.others <= BUSY_LIMIT]
+    tokens = sum(len(run.tokens) - 1 for run in used)
+    return tokens / sum(run.seconds for run in used) if used else math.nan
 
 
 def main() -> None:
@@ -90,10 +89,11 @@ def main() -> None:
         )
     for way in ways(given.drafter)[1:]:
         print(ratio_line(f"{way.name} / plain", ratio(runs, way.name, "plain")))
-        expected = predicted(runs, way.name)
-        rates = [geomean([r.rate for r in runs if r.way == name]) for name in (way.name, "plain")]
-        if expected is not None:
-            print(f"    all runs: {rates[0] / rates[1]:.3f}, predicted from passes {expected:.3f}")
+        rate, plain = (whole_rate(runs, name) for name in (way.name, "plain"))
+        print(
+            f"    all answers together {rate / plain:.3f}, by acceptance, v and c "
+            f"{predicted(runs, way.name, worker.ready):.3f}"
+        )
 
 
 if __name__ == "__main__":

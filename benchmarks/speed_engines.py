@@ -12,6 +12,7 @@ this file runs in an environment without edgeprof.
 
 import argparse
 import json
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from typing import Any, Protocol
 
 CAPACITY = 640
 CALIBRATED = (1, 2, 3, 4, 6, 8)
-CALIBRATIONS = 5
+CALIBRATIONS = 9
 
 
 class Engine(Protocol):
@@ -33,17 +34,13 @@ class Edgeprof:
     """The runner. ``draft`` names the GGUF's fetch name and head rows of a draft model, if any."""
 
     def __init__(self, weights: Any, threads: int, draft: str | None) -> None:
-        from edgeprof.runner.held import held_passes
-
         self.target = _opened("smollm2-135m", weights, None, threads)
         self.draft = None
         if draft is not None:
             rows = Path(__file__).parent.parent / "recipes" / f"{draft}-head-rows-8192.npy"
             self.draft = _opened(draft, "as-is", rows, 1)
-        held: dict[int, list[int]] = {}
-        for run in held_passes(self.target, CALIBRATED, context_tokens=200, repeats=CALIBRATIONS):
-            held.setdefault(run.tokens, []).append(run.t1_ns - run.t0_ns)
-        self.pass_s = {size: sorted(ns)[len(ns) // 2] / 1e9 for size, ns in held.items()}
+        self.pass_s = _held(self.target, CALIBRATED)
+        self.draft_step_s = None if self.draft is None else _held(self.draft, (1,))[1]
         self.lengths: dict[str, Any] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -110,6 +107,16 @@ def _opened(name: str, weights: Any, head_rows: Path | None, threads: int) -> An
         head_rows=head_rows,
     )
     return OrtModel.open(folder, threads=threads, capacity=CAPACITY, clock=time.monotonic_ns)
+
+
+def _held(model: Any, sizes: tuple[int, ...]) -> dict[int, float]:
+    """Median seconds of passes of each size."""
+    from edgeprof.runner.held import held_passes
+
+    held: dict[int, list[int]] = {}
+    for run in held_passes(model, sizes, context_tokens=200, repeats=CALIBRATIONS):
+        held.setdefault(run.tokens, []).append(run.t1_ns - run.t0_ns)
+    return {size: statistics.median(ns) / 1e9 for size, ns in held.items()}
 
 
 class LlamaCpp:
@@ -211,7 +218,10 @@ def main() -> None:
         engine = LlamaCpp(given.model, given.threads, plain_buffers=given.plain_buffers)
     else:
         engine = Genai(given.model, given.threads)
-    print(json.dumps({"ready_s": time.perf_counter() - t0_s}), flush=True)
+    ready: dict[str, Any] = {"ready_s": time.perf_counter() - t0_s}
+    if isinstance(engine, Edgeprof):
+        ready |= {"pass_s": engine.pass_s, "draft_step_s": engine.draft_step_s}
+    print(json.dumps(ready), flush=True)
     for request in requests():
         print(json.dumps(engine.answer(request)), flush=True)
 

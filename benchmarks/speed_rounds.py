@@ -79,7 +79,7 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.ready_s = float(self._line()["ready_s"])
+        self.ready = self._line()  # what it tells once it has loaded
 
     def __enter__(self) -> "Worker":
         return self

@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 _BINS = 10  # of confidence; each learns how often its tokens stand
 _BIN_WEIGHT = 8.0  # the drafter's own word counts as so many tokens seen
-_BIN_MEMORY = 0.98  # what an older token counts beside the next one of its bin
+_BIN_MEMORY = 0.95  # what an older token counts beside the next one of its bin
 _UNKNOWN = 0.5  # how often tokens stand of a drafter of which nothing is known
 _MEAN_STEP = 0.02
 _FORGETTING = 0.02
 _RATE_MEMORY = 0.95  # and an older round beside the next one
 _SLOPE = 0.15  # of a plain pass for each further token, until something was measured
-_LEVEL_STEP = 0.2
-_SHAPE_STEP = 0.1
-_OUTLIER = 3.0  # a pass that took so many times what was expected says no more than that
+_LEVEL_STEP = 0.4
+_SHAPE_STEP = 0.03  # of one pass, once many of its size were seen
+_KNOWN_PASSES = 16  # a size that was held counts as so many passes seen
+_OUTLIER = 2.0  # a pass that took so many times what was expected says no more than that
 _ROUNDS_A_PLAIN_PASS = 64
 
 
@@ -43,6 +44,7 @@ class PassCost:
         self._shape = {1: 1.0}
         if self.plain_s is not None:
             self._shape |= {n: s / plain_s for n, s in (measured or {}).items() if n > 1}
+        self._passes = dict.fromkeys(self._shape, _KNOWN_PASSES)
 
     def __call__(self, tokens: int) -> float:
         shape = self._shape
@@ -65,8 +67,10 @@ class PassCost:
             self.plain_s = seconds / expected
         seconds = min(seconds, _OUTLIER * expected * self.plain_s)
         if tokens > 1:
-            seen = seconds / self.plain_s
-            self._shape[tokens] = expected + _SHAPE_STEP * (seen - expected)
+            passes = self._passes.get(tokens, 0) + 1
+            step = max(_SHAPE_STEP, 1 / (passes + 1))
+            self._shape[tokens] = expected + step * (seconds / self.plain_s - expected)
+            self._passes[tokens] = passes
         self.plain_s += _LEVEL_STEP * (seconds / expected - self.plain_s)
 
 

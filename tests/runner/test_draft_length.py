@@ -66,7 +66,7 @@ def test_a_costlier_size_of_pass_changes_the_shape() -> None:
 def test_one_pass_that_was_held_up_says_little() -> None:
     cost = measured(1)
     cost.learn(1, 1000 * PLAIN_S)
-    # It counts as three times the expected, and one pass moves the level by a fifth.
+    # It counts as twice the expected, and one pass moves the level by two fifths.
     assert cost.plain_s == pytest.approx(1.4 * PLAIN_S)
 
 
