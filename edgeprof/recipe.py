@@ -14,6 +14,7 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
 DraftTokens = Annotated[int, Meta(ge=1, le=64)]
+Confidence = Annotated[float, Meta(ge=0, le=1)]
 Seed = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 Amount = Annotated[int, Meta(ge=0, le=1_000_000)]
 TokenId = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
@@ -43,7 +44,10 @@ class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ModelDrafter(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="model", tag_field="kind"
 ):
-    """A small model drafts. One thread by default: two full thread pools fight for the cores."""
+    """A small model drafts. One thread by default: two full thread pools fight for the cores.
+
+    It drafts no token where its own best one has less than ``least_confidence``.
+    """
 
     model: str
     weights: Literal["as-is", "fp32"] = "as-is"
@@ -51,6 +55,7 @@ class ModelDrafter(
     provider: ProviderName = "cpu"
     provider_settings: ProviderSettings = ProviderSettings()
     threads: Threads = 1
+    least_confidence: Confidence = 0.0
 
     def __post_init__(self) -> None:
         check_settings(self.provider, self.provider_settings)
@@ -69,10 +74,16 @@ class ModelDrafter(
 class NgramDrafter(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ngram", tag_field="kind"
 ):
-    """Prompt lookup drafts: what followed the last ``longest`` to ``shortest`` tokens before."""
+    """Prompt lookup drafts: what followed the last ``longest`` to ``shortest`` tokens before.
+
+    It copies from the last ``context_tokens`` only (None: from all of the text), and drafts no
+    token in which it has less than ``least_confidence``.
+    """
 
     longest: Annotated[int, Meta(ge=1, le=16)] = 3
     shortest: Annotated[int, Meta(ge=1, le=16)] = 1
+    context_tokens: Count | None = None
+    least_confidence: Confidence = 0.0
 
     def __post_init__(self) -> None:
         if self.shortest > self.longest:
@@ -80,18 +91,23 @@ class NgramDrafter(
 
 
 class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One way of decoding: a target, and what drafts for it, if anything."""
+    """One way of decoding: a target, and what drafts for it, if anything.
+
+    Each round drafts ``draft_tokens``; where ``adaptive``, as many of them as pay, or none.
+    """
 
     target: Name
     drafter: Name | None = None
     draft_tokens: DraftTokens | None = None
+    adaptive: bool = False
 
     @property
     def name(self) -> str:
-        """``fp32`` or ``fp32+ngram k=3``, as reports print it."""
+        """``fp32``, ``fp32+ngram k=3`` or, adaptive, ``fp32+ngram k=0-8``, as reports print it."""
         if self.drafter is None:
             return self.target
-        return f"{self.target}+{self.drafter} k={self.draft_tokens}"
+        least = "0-" if self.adaptive else ""
+        return f"{self.target}+{self.drafter} k={least}{self.draft_tokens}"
 
 
 class Prompt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -261,6 +277,8 @@ def _check_names(recipe: Recipe, origin: str) -> None:
             raise FileFault(f"{where}.drafter {variant.drafter!r} is not defined (known: {known})")
         if (variant.drafter is None) != (variant.draft_tokens is None):
             raise FileFault(f"{where}: drafter and draft_tokens go together")
+        if variant.adaptive and variant.drafter is None:
+            raise FileFault(f"{where}: adaptive says how to draft, and there is no drafter")
     names = [variant.name for variant in recipe.variants]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -4,10 +4,12 @@ Everything it measures goes to the recorder as it happens; it writes no file.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from math import isnan
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 from msgspec import to_builtins
@@ -36,6 +38,7 @@ from edgeprof.profiling.tokenizer import Tokenizer
 from edgeprof.recipe import NgramDrafter, SyntheticTest, Variant, model_uses
 from edgeprof.runner.agreement import probe_agreement
 from edgeprof.runner.decode import decode
+from edgeprof.runner.draft_length import AdaptiveLength, PassCost
 from edgeprof.runner.drafters import Drafter, ModelDrafter
 from edgeprof.runner.drafters import NgramDrafter as NgramLookup
 from edgeprof.runner.held import held_passes
@@ -90,6 +93,8 @@ class _Decoding:
             else frozenset()
             for key, tokenizer in self._tokenizers.items()
         }
+        self._held_s: dict[str, dict[int, float]] = {}
+        self._draft_lengths: dict[str, AdaptiveLength] = {}
         self._gaps: dict[tuple[str, int, int, int | None], float | None] = {}
 
     def run(self) -> None:
@@ -176,6 +181,7 @@ class _Decoding:
 
     def _hold_model(self, key: str, held: Phase, sizes: list[int]) -> None:
         time.sleep(_PARKING_S)
+        seconds: dict[int, list[float]] = defaultdict(list)
         with self._journal.leg(
             f"{key} held {held}", kind="held", variant=key, attrs={"held": held}
         ) as leg:
@@ -188,6 +194,8 @@ class _Decoding:
             ):
                 phase: Phase = "decode" if held == "verify" and run.tokens == 1 else held
                 self._journal.run(leg, phase, self._names[key], run)
+                seconds[run.tokens].append((run.t1_ns - run.t0_ns) / 1e9)
+        self._held_s[key] = {size: median(times) for size, times in seconds.items()}
 
     def _warm_up(self) -> None:
         if not self._recipe.warmup_requests:
@@ -245,7 +253,8 @@ class _Decoding:
                 "target": variant.target,
                 "drafter": variant.drafter,
                 "drafter_kind": drafter and to_builtins(drafter)["kind"],
-                "draft_tokens": variant.draft_tokens,
+                # None where it changes from round to round.
+                "draft_tokens": None if variant.adaptive else variant.draft_tokens,
             },
         )
 
@@ -261,6 +270,7 @@ class _Decoding:
             clock=_clock,
             drafter=self._drafter(variant, chance),
             draft_tokens=variant.draft_tokens or 0,
+            draft_length=self._draft_length(variant),
             end_tokens=self._end_tokens[variant.target],
             sampler=self._sampler(variant.target, variant.target, chance),
         )
@@ -282,9 +292,26 @@ class _Decoding:
             return None
         drafter = self._recipe.drafters[variant.drafter]
         if isinstance(drafter, NgramDrafter):
-            return NgramLookup(longest=drafter.longest, shortest=drafter.shortest)
-        sampler = self._sampler(variant.drafter, variant.target, chance)
-        return ModelDrafter(self._models[variant.drafter], sampler)
+            return NgramLookup(
+                longest=drafter.longest,
+                shortest=drafter.shortest,
+                context_tokens=drafter.context_tokens,
+                least_confidence=drafter.least_confidence,
+            )
+        return ModelDrafter(
+            self._models[variant.drafter],
+            self._sampler(variant.drafter, variant.target, chance),
+            least_confidence=drafter.least_confidence,
+        )
+
+    def _draft_length(self, variant: Variant) -> AdaptiveLength | None:
+        """It starts from what held passes cost, and keeps what it learns from answer to answer."""
+        if not variant.adaptive:
+            return None
+        if variant.name not in self._draft_lengths:
+            cost = PassCost(self._held_s.get(variant.target))
+            self._draft_lengths[variant.name] = AdaptiveLength(cost)
+        return self._draft_lengths[variant.name]
 
     def _chance(self, repeat: int, index: int) -> Chance | None:
         """The same numbers for this prompt in this repeat, whatever ran before; None: greedy.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edgeprof.errors import UsageFault
 from edgeprof.runner.acceptance import Verdict, accept_greedy, accept_sampled
+from edgeprof.runner.draft_length import AdaptiveLength, RoundCost
 from edgeprof.runner.drafters import Drafter, ModelRun, Proposal
 from edgeprof.runner.sampling import Sampler
 from edgeprof.runner.token_model import TokenModel, greedy_tokens
@@ -65,14 +66,16 @@ def decode(
     clock: Callable[[], int],
     drafter: Drafter | None = None,
     draft_tokens: int = 0,
+    draft_length: AdaptiveLength | None = None,
     end_tokens: frozenset[int] = frozenset(),
     sampler: Sampler | None = None,
 ) -> Iterator[Step]:
     """Answer ``prompt`` with at most ``new_tokens`` tokens; yields steps as they happen.
 
     ``clock`` gives monotonic nanoseconds. A round's passes are yielded before the round itself.
-    Without a ``sampler`` of the target decoding is greedy; with one a drafter that draws needs a
-    sampler of the same rule.
+    Each round drafts ``draft_tokens``, or with ``draft_length`` as many of them as pay, which may
+    be none. Without a ``sampler`` of the target decoding is greedy; with one a drafter that draws
+    needs a sampler of the same rule.
     Ends at any of ``end_tokens`` (emitted as the last token), after ``new_tokens`` (0: after the
     prefills), or where the target's cache is full. Raises UsageFault for a prompt that is empty or
     leaves no room.
@@ -84,11 +87,12 @@ def decode(
             f"the prompt has {len(prompt)} tokens, more than the {target.capacity} the cache "
             "holds; raise context_tokens"
         )
+    rounds = _Rounds(target, clock, drafter, draft_length, end_tokens, sampler)
     tokens = list(prompt)
     stop_at = len(prompt) + new_tokens
     target.rewind(0)
     logits = target.extend(tokens, rows=1)
-    token = _verdict(target, Proposal(), logits, sampler).next_token
+    token = rounds.verdict(Proposal(), logits).next_token
     yield PassDone("target", "prefill", ModelRun(len(tokens), 0, *target.stamps_ns))
     if drafter is not None:
         for run in drafter.start(tokens):
@@ -101,8 +105,7 @@ def decode(
     while (reason := _reason_to_stop(tokens, stop_at, target, end_tokens)) is None:
         # One token of the answer comes from the target itself, so no more than the rest is drafted.
         room = min(stop_at - len(tokens) - 1, target.capacity - target.length - 1)
-        limit = min(draft_tokens, room) if drafter is not None else 0
-        step = yield from _round(target, tokens, drafter, limit, end_tokens, clock, sampler)
+        step = yield from rounds.run(tokens, min(draft_tokens, room))
         yield step
         tokens += step.tokens
     yield Finished(reason, clock())
@@ -120,49 +123,92 @@ def _reason_to_stop(
     return None
 
 
-def _round(
-    target: TokenModel,
-    tokens: list[int],
-    drafter: Drafter | None,
-    limit: int,
-    end_tokens: frozenset[int],
-    clock: Callable[[], int],
-    sampler: Sampler | None,
-) -> Generator[Step, None, RoundDone]:
-    """Draft up to ``limit`` tokens, verify them in one pass, cut the cache back to what stands."""
-    t0_ns = clock()
-    proposal = Proposal()
-    if drafter is not None and limit > 0:
-        proposal = drafter.propose(tokens, limit)
+class _Rounds(NamedTuple):
+    """What all rounds of an answer share."""
+
+    target: TokenModel
+    clock: Callable[[], int]
+    drafter: Drafter | None
+    draft_length: AdaptiveLength | None
+    end_tokens: frozenset[int]
+    sampler: Sampler | None
+
+    def run(self, tokens: list[int], limit: int) -> Generator[Step, None, RoundDone]:
+        """Draft up to ``limit`` tokens, verify them in one pass, cut the cache back to what
+        stands."""
+        t0_ns = self.clock()
+        proposal = self._proposal(tokens, limit)
         for run in proposal.runs:
             yield PassDone("draft", "draft", run)
-    drafted = proposal.tokens
-    context_tokens = target.length
-    logits = target.extend([tokens[-1], *drafted])
-    verdict = _verdict(target, proposal, logits, sampler)
-    run = ModelRun(1 + len(drafted), context_tokens, *target.stamps_ns)
-    yield PassDone("target", "verify" if drafted else "decode", run)
-    emitted, origins = _emitted(drafted, verdict, end_tokens)
-    target.rewind(context_tokens + len(emitted))
-    accepted = sum(origin == "accepted" for origin in origins)
-    # Where an end token cuts an accepted run, what follows it was never looked at.
-    evaluated = verdict.evaluated if len(emitted) > verdict.accepted else accepted
-    return RoundDone(len(drafted), evaluated, accepted, emitted, origins, t0_ns, clock())
+        kept = self._worth_verifying(proposal)
+        drafted = kept.tokens
+        context_tokens = self.target.length
+        logits = self.target.extend([tokens[-1], *drafted])
+        verdict = self.verdict(kept, logits)
+        run = ModelRun(1 + len(drafted), context_tokens, *self.target.stamps_ns)
+        yield PassDone("target", "verify" if drafted else "decode", run)
+        emitted, origins = _emitted(drafted, verdict, self.end_tokens)
+        self.target.rewind(context_tokens + len(emitted))
+        accepted = sum(origin == "accepted" for origin in origins)
+        # Where an end token cuts an accepted run, what follows it was never looked at.
+        evaluated = verdict.evaluated if len(emitted) > verdict.accepted else accepted
+        done = RoundDone(len(drafted), evaluated, accepted, emitted, origins, t0_ns, self.clock())
+        if self.draft_length is not None:
+            self._learn(self.draft_length, proposal, done)
+        return done
 
+    def _proposal(self, tokens: list[int], limit: int) -> Proposal:
+        if self.drafter is None or limit <= 0:
+            return Proposal()
+        length = self.draft_length
+        if length is None:
+            return self.drafter.propose(tokens, limit)
+        return self.drafter.propose(
+            tokens, limit, lambda confidence: length.goes_on(confidence, limit)
+        )
 
-def _verdict(
-    target: TokenModel, proposal: Proposal, logits: "Logits", sampler: Sampler | None
-) -> Verdict:
-    """What stands of a proposal, and the target's own token after it; ``logits`` has a row for the
-    text so far and for each token of the proposal."""
-    if sampler is None:
-        return accept_greedy(proposal.tokens, greedy_tokens(target, logits))
-    return accept_sampled(
-        proposal.tokens,
-        proposal.distributions,
-        lambda drafted: sampler.distribution(logits[drafted]),
-        sampler.chance,
-    )
+    def _worth_verifying(self, proposal: Proposal) -> Proposal:
+        """Tokens that chance chose all stay: to leave one out for what it led to would favour the
+        others, and the answer would not have the target's distribution."""
+        if self.draft_length is None or proposal.drawn_from:
+            return proposal
+        return proposal.cut(self.draft_length.keep(proposal.confidence))
+
+    def verdict(self, proposal: Proposal, logits: "Logits") -> Verdict:
+        """What stands of a proposal, and the target's own token after it; ``logits`` has a row for
+        the text so far and for each token of the proposal."""
+        sampler = self.sampler
+        if sampler is None:
+            return accept_greedy(proposal.tokens, greedy_tokens(self.target, logits))
+        return accept_sampled(
+            proposal.tokens,
+            proposal.distributions,
+            lambda drafted: sampler.distribution(logits[drafted]),
+            sampler.chance,
+        )
+
+    def _learn(self, length: AdaptiveLength, proposal: Proposal, done: RoundDone) -> None:
+        """Tell the draft length how the round went.
+
+        Where the drafter left nothing to chance, the token after the verified ones shows whether
+        one that was drafted, but not worth verifying, would have stood.
+        """
+        known, stood = done.evaluated, done.accepted
+        next_known = known == stood < min(len(done.tokens), len(proposal.tokens))
+        if next_known and not proposal.drawn_from:
+            stood += proposal.tokens[known] == done.tokens[known]
+            known += 1
+        draft_ns = sum(run.t1_ns - run.t0_ns for run in proposal.runs)
+        length.learn(
+            [(sure, place < stood) for place, sure in enumerate(proposal.confidence[:known])],
+            len(done.tokens),
+            RoundCost(
+                draft_steps=len(proposal.runs),
+                draft_s=draft_ns / 1e9,
+                verify_tokens=1 + done.drafted,
+                verify_s=(done.t1_ns - done.t0_ns - draft_ns) / 1e9,
+            ),
+        )
 
 
 def _emitted(

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -7,7 +8,8 @@ from hypothesis import strategies as st
 
 from edgeprof.errors import UsageFault
 from edgeprof.runner.decode import Finished, FirstToken, PassDone, RoundDone, Step, decode
-from edgeprof.runner.drafters import ModelDrafter, ModelRun, NgramDrafter, Proposal
+from edgeprof.runner.draft_length import AdaptiveLength, PassCost, RoundCost
+from edgeprof.runner.drafters import GoesOn, ModelDrafter, ModelRun, NgramDrafter, Proposal
 
 
 class FixedDrafter:
@@ -20,9 +22,10 @@ class FixedDrafter:
     def start(self, prompt: Sequence[int]) -> list[ModelRun]:
         return []
 
-    def propose(self, tokens: Sequence[int], limit: int) -> Proposal:
+    def propose(self, tokens: Sequence[int], limit: int, goes_on: GoesOn | None = None) -> Proposal:
         self.limits.append(limit)
-        return Proposal(self.proposals.pop(0)[:limit]) if self.proposals else Proposal()
+        drafted = self.proposals.pop(0)[:limit] if self.proposals else []
+        return Proposal(drafted, confidence=[0.95] * len(drafted))
 
 
 def answer(steps: Sequence[Step]) -> list[int]:
@@ -199,7 +202,52 @@ def test_R41_a_model_that_drafts_for_itself_is_always_right(
     assert all(step.accepted == step.drafted == 3 for step in rounds(steps))
 
 
-@settings(max_examples=200, deadline=None)
+class Told(AdaptiveLength):
+    """Keeps one token, and what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__(PassCost())
+        self.heard: list[tuple[list[tuple[float, bool]], int, RoundCost]] = []
+
+    def keep(self, confidence: Sequence[float]) -> int:
+        return 1
+
+    def learn(self, stood: Sequence[tuple[float, bool]], emitted: int, cost: RoundCost) -> None:
+        self.heard.append((list(stood), emitted, cost))
+
+
+def test_an_adaptive_length_verifies_what_pays_and_hears_what_became_of_the_rest(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    told = Told()
+    # After 1 2 and the first token 3: 4 stands, and 5, not verified, would have stood; then 6 is
+    # wrong for 6 7, whose second token nobody can judge; then nothing is drafted.
+    drafter = FixedDrafter([[4, 5, 9], [9, 7], []])
+    steps = list(
+        decode(
+            rule_model(count_up),
+            [1, 2],
+            new_tokens=5,
+            clock=ticks,
+            drafter=drafter,
+            draft_tokens=3,
+            draft_length=told,
+        )
+    )
+    assert answer(steps) == [3, 4, 5, 6, 7]
+    assert [(step.drafted, step.accepted) for step in rounds(steps)] == [(1, 1), (1, 0), (0, 0)]
+    assert [(stood, emitted) for stood, emitted, _ in told.heard] == [
+        ([(0.95, True), (0.95, True)], 2),
+        ([(0.95, False)], 1),
+        ([], 1),
+    ]
+    assert [cost.verify_tokens for _, _, cost in told.heard] == [2, 2, 1]
+    # The clock ticks once a call, at the start and at the end of a round.
+    assert [cost.verify_s for _, _, cost in told.heard] == pytest.approx([1e-9] * 3)
+    assert all((cost.draft_steps, cost.draft_s) == (0, 0.0) for _, _, cost in told.heard)
+
+
+@settings(max_examples=300, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     draft_seed=st.integers(0, 3),
@@ -209,6 +257,8 @@ def test_R41_a_model_that_drafts_for_itself_is_always_right(
     capacity=st.integers(8, 40),
     ends=st.frozensets(st.integers(0, 7), max_size=1),
     kind=st.sampled_from(["model", "ngram"]),
+    adaptive=st.booleans(),
+    pass_ns=st.lists(st.integers(0, 10**9), min_size=1, max_size=8),
 )
 def test_speculative_greedy_output_is_plain_greedy_output(
     rule_model: Any,
@@ -220,8 +270,17 @@ def test_speculative_greedy_output_is_plain_greedy_output(
     capacity: int,
     ends: frozenset[int],
     kind: str,
+    adaptive: bool,
+    pass_ns: list[int],
 ) -> None:
-    """For any target, any draft (often right, often wrong) and any limits; same stop, too."""
+    """For any target, any draft (often right, often wrong), any limits and whatever passes take;
+    same stop, too."""
+    now, longer = 0, cycle(pass_ns)
+
+    def clock() -> int:
+        nonlocal now
+        now += next(longer)
+        return now
 
     def rule(text: tuple[int, ...]) -> int:
         return hash((seed, text[-3:])) % 8
@@ -235,9 +294,10 @@ def test_speculative_greedy_output_is_plain_greedy_output(
                 rule_model(rule, vocab_size=8, capacity=capacity),
                 prompt,
                 new_tokens=new_tokens,
-                clock=lambda: 0,
+                clock=clock,
                 drafter=drafter,
                 draft_tokens=draft_tokens,
+                draft_length=AdaptiveLength() if adaptive and drafter is not None else None,
                 end_tokens=ends,
             )
         )
@@ -246,7 +306,7 @@ def test_speculative_greedy_output_is_plain_greedy_output(
     speculative = run(ModelDrafter(draft) if kind == "model" else NgramDrafter())
     plain = run(None)
     assert answer(speculative) == answer(plain)
-    assert speculative[-1] == plain[-1]
+    assert stop_reason(speculative) == stop_reason(plain)
     for step in rounds(speculative):
         assert step.accepted <= step.evaluated <= step.drafted <= draft_tokens
         assert len(step.tokens) in (step.accepted, step.accepted + 1)

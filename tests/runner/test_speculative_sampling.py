@@ -19,7 +19,8 @@ from edgeprof.recipe import Sampling
 from edgeprof.runner import decode as decoding
 from edgeprof.runner.acceptance import Verdict, accept_sampled, acceptance_probability
 from edgeprof.runner.decode import FirstToken, RoundDone, Step, decode
-from edgeprof.runner.drafters import Drafter, ModelDrafter, NgramDrafter
+from edgeprof.runner.draft_length import AdaptiveLength, PassCost
+from edgeprof.runner.drafters import Drafter, ModelDrafter, NgramDrafter, Proposal
 from edgeprof.runner.ort_model import OrtModel
 from edgeprof.runner.sampling import Chance, Dice, Distribution, Sampler, point_mass, residual
 from edgeprof.runner.token_model import TokenModel
@@ -38,6 +39,7 @@ RULES = {
 }
 PROMPT = (0, 1, 0, 2, 1, 0, 1, 2, 0, 1, 0)  # everything in it has been followed by something
 EXACT = 1e-12
+COSTS_S = {1: 1.0, 2: 1.45, 3: 1.75}  # a drafted token pays where the draft is rather sure of it
 
 
 class TableModel:
@@ -128,6 +130,8 @@ class Setting:
     ) -> None:
         self.target, self.draft, self.rule, self.vocabulary = target, draft, rule, vocabulary
         self.draws = True
+        self.adaptive = False
+        self.least_confidence = 0.0
         self._own: dict[Text, Distribution] = {}
 
     def sampler(self, model: TokenModel, chance: Chance) -> Sampler:
@@ -136,7 +140,11 @@ class Setting:
     def drafter(self, chance: Chance) -> Drafter:
         if self.draft is None:
             return NgramDrafter(longest=2, shortest=2)
-        return ModelDrafter(self.draft, self.sampler(self.draft, chance) if self.draws else None)
+        return ModelDrafter(
+            self.draft,
+            self.sampler(self.draft, chance) if self.draws else None,
+            least_confidence=self.least_confidence,
+        )
 
     def steps(self, draft_tokens: int, new_tokens: int, chance: Chance) -> Iterator[Step]:
         return decode(
@@ -146,6 +154,7 @@ class Setting:
             clock=lambda: 0,
             drafter=self.drafter(chance),
             draft_tokens=draft_tokens,
+            draft_length=AdaptiveLength(PassCost(COSTS_S)) if self.adaptive else None,
             sampler=self.sampler(self.target, chance),
         )
 
@@ -250,6 +259,40 @@ def test_whole_answers_over_several_rounds_have_it_too(drafting: str, draft_toke
     found = distribution_of(setting.answer(draft_tokens, 5))
     assert {len(text) for text in found} == {5}
     assert largest_error(setting, found, 5) < EXACT
+
+
+@pytest.mark.parametrize("drafting", ["model", "greedy model", "ngram"])
+@pytest.mark.parametrize("limit", ["adaptive", "least confidence"])
+def test_drafting_no_more_than_pays_leaves_it_as_it_is(drafting: str, limit: str) -> None:
+    setting = table_setting(drafting, RULES["temperature 1"], 3)
+    setting.adaptive = limit == "adaptive"
+    setting.least_confidence = 0.0 if setting.adaptive else 0.6
+    run = setting.first_round(2)
+    drafted: set[int] = set()
+
+    def observed(chance: Chance) -> Text:
+        text, step = run(chance)
+        drafted.add(step.drafted)
+        return text
+
+    assert largest_error(setting, distribution_of(observed), 4) < EXACT
+    assert len(drafted) > 1 or drafting == "ngram"  # it did not draft the same number always
+
+
+def test_to_leave_a_drawn_token_out_for_what_it_led_to_would_be_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def worth_verifying(rounds: Any, proposal: Proposal) -> Proposal:
+        return proposal.cut(rounds.draft_length.keep(proposal.confidence))
+
+    monkeypatch.setattr(decoding._Rounds, "_worth_verifying", worth_verifying)
+    monkeypatch.setattr(AdaptiveLength, "goes_on", lambda *_: True)
+    monkeypatch.setitem(COSTS_S, 2, 1.7)  # two may pay where one does not: the second decides
+    monkeypatch.setitem(COSTS_S, 3, 2.15)
+    setting = table_setting("model", RULES["temperature 1"], 3)
+    setting.adaptive = True
+    run = setting.first_round(2)
+    assert largest_error(setting, distribution_of(lambda chance: run(chance)[0]), 4) > 1e-3
 
 
 def accept_by_p(

@@ -1,0 +1,137 @@
+"""How fast decoding is, beside others: ``python benchmarks/decode_speed.py``.
+
+SmolLM2-135M with its own 4-bit blocks, or with ``--weights fp32`` the same weights widened; greedy,
+up to 128 tokens, two threads, each engine in a process of its own. Without a peer's options it is
+left out:
+
+    --llama-python PYTHON --gguf FILE        an environment with llama-cpp-python
+    --genai-python PYTHON --genai FOLDER     one with onnxruntime-genai, and what its builder wrote
+
+Prints rates, and ratios of neighbouring runs by class of prompt; ``--csv`` keeps every run. A pass
+over the final prompts takes about eight minutes on two quiet cores.
+"""
+
+import argparse
+import csv
+import statistics
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from speed_rounds import Run, Way, Worker, ratio, ratio_line, read_prompts, run_rounds
+
+from edgeprof.convert.folder import cached_conversion
+from edgeprof.models.cache import cache_dir
+from edgeprof.models.fetch import fetch
+from edgeprof.profiling.tokenizer import Tokenizer
+
+OURS = "edgeprof"
+MOST_DRAFTED = 8
+
+
+def our_ways(draft: bool) -> list[Way]:
+    ways = [
+        Way("plain", OURS, {}),
+        Way("ngram", OURS, {"drafter": "ngram", "draft_tokens": MOST_DRAFTED, "adaptive": True}),
+    ]
+    if draft:
+        asked = {"drafter": "draft", "draft_tokens": MOST_DRAFTED, "adaptive": True}
+        ways.append(Way("draft", OURS, asked))
+    return ways
+
+
+def opened(given: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Worker], list[Way]]:
+    """The engines asked for, each in its process, and the ways they decode."""
+    arguments = [OURS, "--weights", given.weights]
+    if not given.no_draft:
+        arguments += ["--draft", "smollm2-135m-draft"]
+    workers = {OURS: stack.enter_context(Worker(sys.executable, arguments))}
+    ways = our_ways(not given.no_draft)
+    if given.llama_python:
+        arguments = ["llama.cpp", "--model", given.gguf]
+        arguments += ["--plain-buffers"] if given.plain_buffers else []
+        workers["llama.cpp"] = stack.enter_context(Worker(given.llama_python, arguments))
+        ways.append(Way("llama.cpp", "llama.cpp", {}))
+    if given.genai_python:
+        arguments = ["genai", "--model", given.genai]
+        workers["genai"] = stack.enter_context(Worker(given.genai_python, arguments))
+        ways.append(Way("genai", "genai", {}))
+        asked = {"drafter": "ngram", "ngram_size": 3, "draft_tokens": 4}
+        ways.append(Way("genai ngram", "genai", asked))
+    return workers, ways
+
+
+def print_rates(runs: Sequence[Run], ways: Sequence[Way]) -> None:
+    print(f"{'way':<14}{'tokens/s, median':>18}{'(quartiles)':>18}{'runs':>6}")
+    for way in ways:
+        rates = [run.rate for run in runs if run.way == way.name]
+        low, middle, high = statistics.quantiles(rates, n=4)
+        print(f"{way.name:<14}{middle:>18.1f}{f'({low:.1f} to {high:.1f})':>18}{len(rates):>6}")
+
+
+def write_runs(path: Path, runs: Sequence[Run]) -> None:
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["way", "kind", "prompt", "round", "tokens", "seconds", "others_frac"])
+        for run in runs:
+            row = [run.way, run.kind, run.prompt, run.round, len(run.tokens)]
+            table.writerow([*row, f"{run.seconds:.6f}", f"{run.others:.3f}"])
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--weights", choices=["as-is", "fp32"], default="as-is")
+    parser.add_argument("--no-draft", action="store_true")
+    parser.add_argument("--llama-python")
+    parser.add_argument("--gguf")
+    parser.add_argument("--plain-buffers", action="store_true")
+    parser.add_argument("--genai-python")
+    parser.add_argument("--genai")
+    parser.add_argument("--use", choices=["tuning", "final"], default="final")
+    parser.add_argument("--per-kind", type=int)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--new-tokens", type=int, default=128)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--csv", type=Path)
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
+    gguf = fetch("smollm2-135m")
+    given.gguf = given.gguf or str(gguf.path)
+    folder = cached_conversion(gguf.path, gguf.sha256, cache=cache_dir() / "decoders")
+    tokenizer = Tokenizer(folder)
+    prompts = [
+        (kind, tokenizer.encode(text)) for kind, text in read_prompts(given.use, given.per_kind)
+    ]
+    with ExitStack() as stack:
+        workers, ways = opened(given, stack)
+        runs = run_rounds(
+            workers,
+            ways,
+            prompts,
+            rounds=given.rounds,
+            new_tokens=given.new_tokens,
+            end_tokens=folder.end_token_ids,
+            minutes=given.minutes,
+        )
+    print_rates(runs, ways)
+    names = {way.name for way in ways}
+    for way, reference in (
+        ("ngram", "plain"),
+        ("draft", "plain"),
+        ("plain", "llama.cpp"),
+        ("plain", "genai"),
+        ("genai ngram", "genai"),
+        ("ngram", "genai ngram"),
+    ):
+        if {way, reference} <= names:
+            print(ratio_line(f"{way} / {reference}", ratio(runs, way, reference)))
+    if given.csv:
+        write_runs(given.csv, runs)
+
+
+if __name__ == "__main__":
+    main()
