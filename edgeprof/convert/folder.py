@@ -191,7 +191,7 @@ def _write(
     specials = _write_tokenizer(header, weights.shape, folder)
     talk(f"converting {header.path.name}: {weights.shape.layers} layers, {choices.weights}")
     builder = _write_graph(weights, choices, rows, folder)
-    talk(f"wrote {builder.graph.weight_bytes / 1e6:.0f} MB of weights")
+    talk(f"converted {header.path.name}: {builder.graph.weight_bytes / 1e6:.0f} MB of weights")
     if rows is not None:
         np.save(folder / HEAD_ROWS_NAME, rows, allow_pickle=False)
     requantised = None if requantiser is None else requantiser.account

@@ -389,12 +389,13 @@ def test_a_decoder_that_dies_before_it_measured_leaves_nothing(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_weights_that_are_no_numbers_are_told(
+def test_logits_that_are_no_numbers_are_told(
     recipe: Recipe, tmp_path: Path, tiny_gguf: Callable[..., Path], heard: Any
 ) -> None:
     gguf = tiny_gguf(tmp_path / "damaged.gguf", layers=1)
     content = gguf.read_bytes()
-    # the weights of the last norm are the last 64 float32 of the file; with these, sums overflow
+    # The weights of the last norm are the last 64 float32 of the file. These are numbers, so that
+    # the converter takes them, but what they scale becomes infinite, of either sign.
     gguf.write_bytes(content[:-256] + np.full(64, 3e38, "<f4").tobytes())
     damaged = convert(gguf, tmp_path / "damaged", weights="fp32")
     plain = replace(recipe, variants=[recipe.variants[1]], drafters={})
