@@ -1,5 +1,6 @@
 """Text to tokens and back, by the tokenizer.json of a decoder folder."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from edgeprof.models.decoder_folder import DecoderFolder
 _REPLACEMENT = "\ufffd"
 _LONGEST_TAIL = 3  # bytes of a character without its last; each may be a token and read as U+FFFD
 _LONGEST_WINDOW = 256  # tokens; more without a whole character is no text
+_NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Tokenizer:
@@ -40,8 +42,10 @@ class Tokenizer:
 
     def encode(self, text: str, *, begin: bool = False) -> list[int]:
         """The tokens of ``text``; with ``begin`` those around it that the tokenizer itself adds to
-        a text, such as one that marks its beginning."""
-        return list(self._library.encode(text, add_special_tokens=begin).ids)
+        a text, such as one that marks its beginning. What is no character, such as a byte of the
+        command line that is no UTF-8, becomes U+FFFD."""
+        whole = _NO_CHARACTER.sub(_REPLACEMENT, text)
+        return list(self._library.encode(whole, add_special_tokens=begin).ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text without special tokens. Bytes that are no UTF-8, such as a character that was

@@ -29,6 +29,10 @@ def test_special_tokens_are_read_and_not_shown(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(tokens) == "hi"
 
 
+def test_a_byte_of_the_command_line_that_is_no_text_is_replaced(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode("a\udcffb") == tokenizer.encode("a\N{REPLACEMENT CHARACTER}b")
+
+
 def test_r31_a_character_cut_in_two_survives(tokenizer: Tokenizer) -> None:
     tokens = tokenizer.encode("\N{GRINNING FACE}")  # four bytes, a token each
     assert len(tokens) == 4
