@@ -1,6 +1,7 @@
 """What several test folders share: a random little GGUF made on the spot, and the two real models,
 fetched once into the user's cache through edgeprof's own code."""
 
+import signal
 from collections.abc import Callable, Iterator
 from itertools import islice, product
 from pathlib import Path
@@ -12,6 +13,15 @@ pytest_plugins = ["made_session"]  # tests/made_session.py: a session made by ha
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 NORMAL, CONTROL = 1, 3  # token types of the GGUF specification
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_as_at_a_terminal() -> None:
+    """Tests that run in the background inherit that Ctrl-C and hang-ups are ignored, and would hand
+    it on to the commands that they interrupt."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
