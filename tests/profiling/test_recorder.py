@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -301,8 +302,9 @@ def signal_child(module: str, number: int, heard: Any, after_s: float) -> thread
             time.sleep(0.01)
         time.sleep(after_s)
         for child in psutil.Process().children():
-            if module in child.cmdline():
-                child.send_signal(number)
+            with suppress(psutil.NoSuchProcess):  # one that has just ended, of another kind
+                if module in child.cmdline():
+                    child.send_signal(number)
 
     thread = threading.Thread(target=run)
     thread.start()
