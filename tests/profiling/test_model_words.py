@@ -42,8 +42,7 @@ def test_r21_r22_end_tokens_are_the_union_of_all_files(folders: Folders, tmp_pat
         tokenizer_config={"eos_token": "<|endoftext|>"},
     )
     # the configuration of the decoder names <|im_end|>, 2; <|endoftext|> is 0
-    folder = replace(folders["t"], path=tmp_path / "m")
-    assert folders["t"].end_token_ids == {2}
+    folder = replace(folders["t"], path=tmp_path / "m", end_token_ids=frozenset({2}))
     assert end_token_ids(folder, Tokenizer(folders["t"])) == {0, 2, 77, 78}
     assert end_token_ids(folder, None) == {2, 77, 78}
 
