@@ -10,7 +10,7 @@ _PLAUSIBLE_DEG_C = (-40.0, 150.0)
 
 
 def open_host() -> Offer:
-    """Processor load ten times a second, memory five times, temperatures once."""
+    """Processor load five times a second, memory twice, temperatures once."""
     import psutil
 
     counted = None
@@ -50,7 +50,7 @@ def open_host() -> Offer:
                 Channel(name="cpu_busy_frac", window_kind="boxcar", window_basis=documented),
                 Channel(name="cpu_online", window_kind=now, window_basis=documented),
             ],
-            rate_hz=10,
+            rate_hz=5,
             read=processor,
         ),
         Reader(
@@ -60,7 +60,7 @@ def open_host() -> Offer:
                 Channel(name=name, window_kind=now, window_basis=documented)
                 for name in ("ram_used_bytes", "ram_total_bytes", "swap_used_bytes")
             ],
-            rate_hz=5,
+            rate_hz=2,
             read=memory,
         ),
     ]

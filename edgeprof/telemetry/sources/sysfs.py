@@ -53,7 +53,8 @@ def _simulated(reader: Reader) -> Reader:
 
     def read() -> Mapping[str, Reading]:
         return {
-            name: reading._replace(quality="simulated") for name, reading in reader.read().items()
+            name: Reading(reading.value, reading.raw, "simulated", reading.reason)
+            for name, reading in reader.read().items()
         }
 
     return structs.replace(reader, read=read)

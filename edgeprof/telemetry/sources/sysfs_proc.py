@@ -10,7 +10,7 @@ from edgeprof.telemetry.source import Channel, Offer, Reader, Reading
 from edgeprof.telemetry.sources.sysfs_polling import absent
 
 _STAT, _MEMINFO = "/proc/stat", "/proc/meminfo"
-_PROCESSOR_HZ, _MEMORY_HZ = 10, 5
+_PROCESSOR_HZ, _MEMORY_HZ = 5, 2
 _MOST_BYTES = 1 << 16  # the lines of 500 cores
 _CORE = re.compile(rb"^cpu([0-9]{1,5})((?: +[0-9]{1,20}){5,16}) *$", re.MULTILINE)
 _AMOUNT = re.compile(rb"^(MemTotal|MemAvailable|SwapTotal|SwapFree): *([0-9]{1,15}) kB", re.M)
