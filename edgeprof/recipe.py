@@ -44,7 +44,7 @@ class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ModelDrafter(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="model", tag_field="kind"
 ):
-    """A small model drafts. One thread by default: two full thread pools fight for the cores.
+    """A small model drafts, with two threads by default: what was measured on two cores.
 
     It drafts no token where its own best one has less than ``least_confidence``.
     """
@@ -54,7 +54,7 @@ class ModelDrafter(
     head_rows: str | None = None
     provider: ProviderName = "cpu"
     provider_settings: ProviderSettings = ProviderSettings()
-    threads: Threads = 1
+    threads: Threads = 2
     least_confidence: Confidence = 0.0
 
     def __post_init__(self) -> None:

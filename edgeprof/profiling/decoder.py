@@ -49,8 +49,6 @@ from edgeprof.runner.token_model import TokenModel
 from edgeprof.session.records import Leg, ModelRecord, Phase
 
 _clock = time.monotonic_ns
-# The threads of a model that ran before go on spinning for some 60 ms (measured), then they park.
-_PARKING_S = 0.1
 
 
 def work(job: Order, outbox: Outbox, control: Control) -> None:
@@ -180,7 +178,6 @@ class _Decoding:
             self._hold_model(key, "draft", [1])
 
     def _hold_model(self, key: str, held: Phase, sizes: list[int]) -> None:
-        time.sleep(_PARKING_S)
         seconds: dict[int, list[float]] = defaultdict(list)
         with self._journal.leg(
             f"{key} held {held}", kind="held", variant=key, attrs={"held": held}
@@ -223,7 +220,6 @@ class _Decoding:
     def _test(self, repeat: int) -> None:
         """Every synthetic test of every target, each a leg that bears its name."""
         for test, target in order_of_tests(self._recipe, repeat):
-            time.sleep(_PARKING_S)
             with self._journal.leg(
                 test.name,
                 kind="decode",
@@ -241,7 +237,6 @@ class _Decoding:
 
     def _decode_leg(self, variant: Variant, name: str, repeat: int) -> AbstractContextManager[Leg]:
         """A leg in which ``variant`` answers prompts; repeat 0 is the warm-up."""
-        time.sleep(_PARKING_S)
         drafter = self._recipe.drafters.get(variant.drafter or "")
         return self._journal.leg(
             name,
