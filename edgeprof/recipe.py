@@ -25,13 +25,14 @@ class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model as this experiment uses it.
 
     ``model`` is a name that ``edgeprof fetch`` knows, a GGUF file, or a folder with an ONNX
-    decoder. ``weights`` and ``head_rows`` say how a GGUF is converted: its own blocks or fp32,
-    and the file that lists the tokens a cut head keeps. Without ``threads`` the model takes all
-    cores of the machine.
+    decoder. ``weights``, ``requantise`` and ``head_rows`` say how a GGUF is converted: its own
+    blocks or fp32, whether blocks that cannot be kept may be rounded to 8 bits, and the file that
+    lists the tokens a cut head keeps. Without ``threads`` the model takes all cores of the machine.
     """
 
     model: str
     weights: Literal["as-is", "fp32"] = "as-is"
+    requantise: bool = False
     head_rows: str | None = None
     provider: ProviderName = "cpu"
     provider_settings: ProviderSettings = ProviderSettings()
@@ -51,6 +52,7 @@ class ModelDrafter(
 
     model: str
     weights: Literal["as-is", "fp32"] = "as-is"
+    requantise: bool = False
     head_rows: str | None = None
     provider: ProviderName = "cpu"
     provider_settings: ProviderSettings = ProviderSettings()
@@ -64,6 +66,7 @@ class ModelDrafter(
         return ModelUse(
             model=self.model,
             weights=self.weights,
+            requantise=self.requantise,
             head_rows=self.head_rows,
             provider=self.provider,
             provider_settings=self.provider_settings,

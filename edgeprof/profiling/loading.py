@@ -48,6 +48,7 @@ def open_model(
         layers=folder.layers,
         load_s=model.load_s,
         kernel=manifest.kernel if manifest else None,
+        requantised=manifest.requantised if manifest else None,
         **_sizes(folder, model),
     )
     return model, record

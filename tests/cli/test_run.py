@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from made_gguf import write_decoder_gguf
 
 from edgeprof.report.printable import printable
 from edgeprof.session.records import Session
@@ -346,6 +347,42 @@ def test_what_cannot_be_asked_is_told(
 ) -> None:
     given = os.fsdecode(value) if isinstance(value, bytes) else value
     refused(finish(start("run", recipe(), option, given)), code, says, tmp_path)
+
+
+def test_weights_that_no_container_holds_are_rounded_on_request_and_the_error_is_shown(
+    start: Start, work: Path, recipe: Edit, tmp_path: Path
+) -> None:
+    storages = {"ffn_down": "IQ4_NL"}
+    write_decoder_gguf(work / "iq4.gguf", "llama", storages=storages, storage="Q8_0", context=256)
+    path = recipe(target="iq4.gguf")
+    text = path.read_text().replace('weights = "fp32"', "").replace('drafter = "d"', "")
+    text = text.replace("draft_tokens = 2", "").replace('[[variants]]\ntarget = "t"\n\n\n', "")
+    path.write_text(text)
+    refused(finish(start("run", path)), 1, "(in a recipe: ", tmp_path)
+    path.write_text(text.replace("threads = 1", "threads = 1\nrequantise = true"))
+    for _ in range(2):  # converted now, then found in the cache
+        code, out, err = finish(start("run", path, "-o", "s.sqlite", "--force", "--json"))
+        assert code == 0, err
+        document = json.loads(out)
+        rounded = document["models"]["t"]["requantised"]
+        assert rounded["storages"] == ["IQ4_NL"] and rounded["weights"] == 2 * 64 * 128
+        assert 0 < rounded["relative_rms_error"] < 0.01
+        told = f"rounded to 8 bits: relative error {rounded['relative_rms_error']:.2%}"
+        assert any(told in warning for warning in document["warnings"])
+    assert json.loads(out)["session"]["recipe"]["targets"]["t"]["requantise"] is True
+
+
+def test_what_is_asked_of_the_conversion_of_an_onnx_decoder_is_said_to_change_nothing(
+    start: Start, work: Path, recipe: Edit, tmp_path: Path
+) -> None:
+    finish(start("convert", work / "target.gguf", "-o", work / "m", "--force"))
+    path = recipe(target="m")
+    path.write_text(path.read_text().replace("[drafters", "requantise = true\n\n[drafters"))
+    code, _, err = finish(start("run", path, "-o", "s.sqlite"))
+    assert code == 0, err
+    assert "m is run as it is; requantise changes nothing\n" in err
+    models = read_session(tmp_path / "s.sqlite").info.models
+    assert models["t"].weights == "as-is"  # though the recipe says fp32
 
 
 def test_r24_an_empty_prompt_begins_with_the_first_token(
