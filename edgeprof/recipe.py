@@ -198,6 +198,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ``template`` wraps a prompt's text at ``{prompt}``. With ``chat`` the model's own chat template
     does: the text is what the user says, after ``system`` where that is given.
 
+    Prompts are taken in by passes of at most ``prefill_tokens``, those of synthetic tests too.
     ``verify_tokens`` lists the pass sizes whose cost is measured on held passes, at
     ``held_context_tokens``, ``held_repeats`` times each; empty: not measured. ``seed`` fixes all
     that is left to chance: the tokens of probes and held passes, and what is sampled.
@@ -218,6 +219,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     repeats: Count = 3
     warmup_requests: Annotated[int, Meta(ge=0, le=1000)] = 1
     context_tokens: Count = 1024
+    prefill_tokens: Count = 512
     stop_at_end_token: bool = True
     verify_tokens: list[Annotated[int, Meta(ge=1, le=256)]] = field(default_factory=list)
     held_context_tokens: Count = 256

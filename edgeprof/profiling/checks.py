@@ -123,7 +123,7 @@ def _need(recipe: Recipe, folder: DecoderFolder, graph: OnnxGraph, longest: int)
         graph,
         read_layout(graph, folder),
         slots=min(recipe.context_tokens, folder.context_tokens),
-        prompt_tokens=longest,
+        prompt_tokens=min(longest, recipe.prefill_tokens),
         vocab_size=folder.vocab_size,
     )
 

@@ -30,6 +30,7 @@ from edgeprof.profiling.process_memory import watch_memory
 from edgeprof.profiling.prompts import prompt_digest
 from edgeprof.profiling.schedule import (
     leg_count,
+    longest_pass,
     model_drafters,
     order_of_tests,
     variant_order,
@@ -117,7 +118,10 @@ class _Decoding:
         files = folder.path.glob(f"{folder.onnx_path.name}*")  # external data lies beside
         share = cached_share(sorted(files))
         model, self._records[key] = open_model(
-            self._job.models[key], capacity=self._recipe.context_tokens, clock=_clock
+            self._job.models[key],
+            capacity=self._recipe.context_tokens,
+            longest_pass=longest_pass(self._recipe),
+            clock=_clock,
         )
         self._models[key] = model
         detail = {"model": key, "load_s": model.load_s, "cached_share": share}
@@ -233,7 +237,10 @@ class _Decoding:
                 attrs={"target": target, "test": test.name, **_sizes(test)},
             ) as leg:
                 for run in synthetic_passes(
-                    self._models[target], **_sizes(test), seed=self._recipe.seed
+                    self._models[target],
+                    **_sizes(test),
+                    prefill_tokens=self._recipe.prefill_tokens,
+                    seed=self._recipe.seed,
                 ):
                     fed = run.context_tokens >= test.depth_tokens + test.prompt_tokens
                     phase: Phase = "decode" if fed else "prefill"
@@ -273,6 +280,7 @@ class _Decoding:
             draft_length=self._draft_length(variant),
             end_tokens=self._end_tokens[variant.target],
             sampler=self._sampler(variant.target, variant.target, chance),
+            prefill_tokens=self._recipe.prefill_tokens,
         )
         names = {"target": self._names[variant.target]}
         if variant.drafter in self._names:
@@ -302,6 +310,7 @@ class _Decoding:
             self._models[variant.drafter],
             self._sampler(variant.drafter, variant.target, chance),
             least_confidence=drafter.least_confidence,
+            prefill_tokens=self._recipe.prefill_tokens,
         )
 
     def _draft_length(self, variant: Variant) -> AdaptiveLength | None:
