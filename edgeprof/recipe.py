@@ -47,7 +47,8 @@ class ModelDrafter(
 ):
     """A small model drafts. One thread by default: two full thread pools fight for the cores.
 
-    It drafts no token where its own best one has less than ``least_confidence``.
+    It drafts no token where its own best one has less than ``least_confidence``, and none once the
+    text is as long as ``context_tokens`` (None: as its cache, which is the recipe's context).
     """
 
     model: str
@@ -57,6 +58,7 @@ class ModelDrafter(
     provider: ProviderName = "cpu"
     provider_settings: ProviderSettings = ProviderSettings()
     threads: Threads = 1
+    context_tokens: Count | None = None
     least_confidence: Confidence = 0.0
 
     def __post_init__(self) -> None:
@@ -245,6 +247,13 @@ def model_uses(recipe: Recipe) -> dict[str, ModelUse]:
         if isinstance(drafter, ModelDrafter)
     }
     return {**recipe.targets, **drafts}
+
+
+def cache_tokens(recipe: Recipe, key: str) -> int:
+    """How many tokens the cache of this model is to hold, as far as its context allows."""
+    drafter = recipe.drafters.get(key)
+    limit = drafter.context_tokens if isinstance(drafter, ModelDrafter) else None
+    return min(recipe.context_tokens, limit or recipe.context_tokens)
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -36,7 +36,7 @@ from edgeprof.profiling.schedule import (
     variant_order,
 )
 from edgeprof.profiling.tokenizer import Tokenizer
-from edgeprof.recipe import NgramDrafter, SyntheticTest, Variant, model_uses
+from edgeprof.recipe import NgramDrafter, SyntheticTest, Variant, cache_tokens, model_uses
 from edgeprof.runner.agreement import probe_agreement
 from edgeprof.runner.decode import decode
 from edgeprof.runner.draft_length import AdaptiveLength, PassCost
@@ -119,7 +119,7 @@ class _Decoding:
         share = cached_share(sorted(files))
         model, self._records[key] = open_model(
             self._job.models[key],
-            capacity=self._recipe.context_tokens,
+            capacity=cache_tokens(self._recipe, key),
             longest_pass=longest_pass(self._recipe),
             clock=_clock,
         )

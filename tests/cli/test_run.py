@@ -145,6 +145,23 @@ def test_options_change_the_recipe_and_are_in_the_session(
     assert session.info.recipe["prompts"] == [{"kind": "given", "text": "one two"}]
 
 
+def test_how_to_draft_is_an_option(start: Start, recipe: Edit, tmp_path: Path) -> None:
+    options = ["-k", "6", "--adaptive", "--draft-context", "40", "--draft-confidence", "0.1"]
+    code, out, err = finish(start("run", recipe(), "-o", "s.sqlite", "--json", *options))
+    assert code == 0, err
+    assert "changes nothing" not in err
+    assert [leg["name"] for leg in json.loads(out)["legs"]] == ["t", "t+d k=0-6"]
+    session = read_session(tmp_path / "s.sqlite")
+    drafter = session.info.recipe["drafters"]["d"]
+    assert (drafter["context_tokens"], drafter["least_confidence"]) == (40, 0.1)
+    assert session.info.models["d"].capacity_tokens == 40
+    plain = ["--variant", "t", "--adaptive", "--force", "--prefill-tokens", "3"]
+    code, _, err = finish(start("run", recipe(), "-o", "s.sqlite", *plain))
+    assert code == 0 and "no variant drafts; what --adaptive says changes nothing" in err
+    passes = [p for p in read_session(tmp_path / "s.sqlite").passes if p.phase == "prefill"]
+    assert max(p.tokens for p in passes) == 3
+
+
 def test_r30_draft_length_0_leaves_the_drafts_out_and_says_so(
     start: Start, recipe: Edit, tmp_path: Path
 ) -> None:
@@ -182,6 +199,9 @@ def test_cuts_without_a_temperature_are_said_to_change_nothing(
     [
         ("-k", "-1", "0<=x<=64"),
         ("-k", "1000", "0<=x<=64"),
+        ("--draft-context", "0", "1<=x<=1000000"),
+        ("--draft-confidence", "nan", "0<=x<=1"),
+        ("--prefill-tokens", "0", "1<=x<=1000000"),
         ("-n", "1000001", "0<=x<=1000000"),
         ("-n", "-1", "no number from 0 on"),
         ("-p", "2000000", "0<=x<=1000000"),
