@@ -30,12 +30,13 @@ from edgeprof.profiling.process_memory import watch_memory
 from edgeprof.profiling.prompts import prompt_digest
 from edgeprof.profiling.schedule import (
     leg_count,
+    longest_pass,
     model_drafters,
     order_of_tests,
     variant_order,
 )
 from edgeprof.profiling.tokenizer import Tokenizer
-from edgeprof.recipe import NgramDrafter, SyntheticTest, Variant, model_uses
+from edgeprof.recipe import NgramDrafter, SyntheticTest, Variant, cache_tokens, model_uses
 from edgeprof.runner.agreement import probe_agreement
 from edgeprof.runner.decode import decode
 from edgeprof.runner.draft_length import AdaptiveLength, PassCost
@@ -115,7 +116,10 @@ class _Decoding:
         files = folder.path.glob(f"{folder.onnx_path.name}*")  # external data lies beside
         share = cached_share(sorted(files))
         model, self._records[key] = open_model(
-            self._job.models[key], capacity=self._recipe.context_tokens, clock=_clock
+            self._job.models[key],
+            capacity=cache_tokens(self._recipe, key),
+            longest_pass=longest_pass(self._recipe),
+            clock=_clock,
         )
         self._models[key] = model
         detail = {"model": key, "load_s": model.load_s, "cached_share": share}
@@ -229,7 +233,10 @@ class _Decoding:
                 attrs={"target": target, "test": test.name, **_sizes(test)},
             ) as leg:
                 for run in synthetic_passes(
-                    self._models[target], **_sizes(test), seed=self._recipe.seed
+                    self._models[target],
+                    **_sizes(test),
+                    prefill_tokens=self._recipe.prefill_tokens,
+                    seed=self._recipe.seed,
                 ):
                     fed = run.context_tokens >= test.depth_tokens + test.prompt_tokens
                     phase: Phase = "decode" if fed else "prefill"
@@ -268,6 +275,7 @@ class _Decoding:
             draft_length=self._draft_length(variant),
             end_tokens=self._end_tokens[variant.target],
             sampler=self._sampler(variant.target, variant.target, chance),
+            prefill_tokens=self._recipe.prefill_tokens,
         )
         names = {"target": self._names[variant.target]}
         if variant.drafter in self._names:
@@ -297,6 +305,7 @@ class _Decoding:
             self._models[variant.drafter],
             self._sampler(variant.drafter, variant.target, chance),
             least_confidence=drafter.least_confidence,
+            prefill_tokens=self._recipe.prefill_tokens,
         )
 
     def _draft_length(self, variant: Variant) -> AdaptiveLength | None:

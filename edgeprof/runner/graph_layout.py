@@ -173,17 +173,20 @@ def pass_shapes(layout: Layout, past: int, count: int, total: int) -> dict[str, 
     return shapes | {tensor.past: tensor.dims(past) for tensor in layout.caches}
 
 
-def shape_range(layout: Layout, slots: int) -> tuple[str, str, str]:
+def shape_range(
+    layout: Layout, slots: int, longest_pass: int | None = None
+) -> tuple[str, str, str]:
     """The shapes of the least, the usual and the largest pass, as TensorRT is told of them: it
-    builds for what lies between."""
-    half = max(1, slots // 2)
+    builds for what lies between. A pass takes ``longest_pass`` tokens at most (None: any number
+    that the cache holds)."""
+    half, longest = max(1, slots // 2), min(longest_pass or slots, slots)
     least, usual, largest = (
         ",".join(
             f"{name}:{'x'.join(map(str, dims))}"
             for name, dims in pass_shapes(layout, past, count, total).items()
             if dims
         )
-        for past, count, total in ((0, 1, 1), (half, 1, half + 1), (slots, slots, slots))
+        for past, count, total in ((0, 1, 1), (half, 1, half + 1), (slots, longest, slots))
     )
     return least, usual, largest
 

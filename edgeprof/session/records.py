@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from edgeprof.models.quantisation import Requantised
+
 SCHEMA_VERSION = 1
 
 Phase = Literal["prefill", "decode", "draft", "verify", "ceiling"]
@@ -185,7 +187,8 @@ class ModelRecord(Struct, frozen=True, kw_only=True):
     """A model as it was used in the session: identity, size, provider, threads.
 
     ``streamed_weight_bytes`` is what one pass reads of the weights as stored in the file that ran;
-    None where the file's layout is not known.
+    None where the file's layout is not known. ``requantised`` is what of the model's own weights
+    was rounded when it was converted.
     """
 
     role: Literal["target", "draft"]
@@ -205,6 +208,7 @@ class ModelRecord(Struct, frozen=True, kw_only=True):
     flop_per_token: int | None = None
     load_s: float | None = None
     kernel: str | None = None
+    requantised: Requantised | None = None
     agreement: PassAgreement | None = None
 
 

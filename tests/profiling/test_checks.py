@@ -154,6 +154,27 @@ def test_logits_of_a_whole_prompt_count_where_the_graph_gives_them(tmp_path: Pat
     assert whole.cache_bytes == 10 * 2 * 2 * 2 * 16 * 4 * 2
 
 
+def test_a_pass_of_the_prompt_is_what_logits_are_needed_for(
+    recipe: Recipe, optimum: DecoderFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph gives logits for every row: 304 columns in float32."""
+
+    def needed(prefill_tokens: int) -> int:
+        lowest, highest = 0, 1 << 30
+        while highest - lowest > 1:  # what is available and enough
+            middle = (lowest + highest) // 2
+            only_available(monkeypatch, middle)
+            try:
+                plan_job(replace(asked, prefill_tokens=prefill_tokens), {"t": optimum})
+                highest = middle
+            except EnvironmentFault:
+                lowest = middle
+        return highest
+
+    asked = on(replace(recipe, prompts=[Prompt(kind="a", ids=[7] * 200)]), "cpu")
+    assert needed(512) - needed(10) == (200 - 10) * 304 * 4
+
+
 def on(recipe: Recipe, provider: ProviderName) -> Recipe:
     targets = {"t": replace(recipe.targets["t"], provider=provider)}
     plain = [variant for variant in recipe.variants if variant.drafter is None]

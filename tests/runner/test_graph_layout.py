@@ -79,6 +79,9 @@ def test_r10_tensorrt_is_told_of_every_pass_there_can_be(tmp_path: Path) -> None
     assert least == f"input_ids:1x1,attention_mask:1x1,{cache.format(0)}"
     assert usual == f"input_ids:1x1,attention_mask:1x17,{cache.format(16)}"
     assert largest == f"input_ids:1x32,attention_mask:1x32,{cache.format(32)}"
+    layout = layout_of(write_folder(spec, tmp_path))
+    assert shape_range(layout, 32, 8)[2] == largest.replace("input_ids:1x32", "input_ids:1x8")
+    assert shape_range(layout, 32, 64)[2] == largest
 
 
 def test_operators_that_are_not_of_the_standard_are_counted(tmp_path: Path) -> None:
