@@ -15,7 +15,9 @@ SCHEMA_VERSION = 1
 
 Phase = Literal["prefill", "decode", "draft", "verify", "ceiling"]
 Origin = Literal["plain", "accepted", "corrected", "bonus"]
-LegKind = Literal["decode", "held", "ceiling", "check", "command", "mark"]
+LegKind = Literal[
+    "decode", "held", "ceiling", "check", "contend", "idle", "sustained", "command", "mark"
+]
 LegStatus = Literal["running", "complete", "interrupted", "died", "failed"]
 Quality = Literal["ok", "suspect", "simulated", "replayed"]
 WindowKind = Literal["boxcar", "exponential", "instantaneous", "unknown"]
