@@ -1,14 +1,50 @@
-"""``edgeprof report``: what a session measured, as text, JSON, or Markdown with plots."""
+"""``edgeprof report``: what a session measured, as text, JSON, or files that go into a folder."""
 
+import webbrowser
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
 from edgeprof.cli.output import json_text, refuse_contradiction, talk, write_new_file
 from edgeprof.errors import PartialResult
 
-Form = Literal["text", "json", "md"]
+if TYPE_CHECKING:
+    from edgeprof.analysis.summary import Summary
+    from edgeprof.session.records import Session
+
+Form = Literal["text", "json", "md", "csv"]
+
+
+class _Wishes(NamedTuple):
+    """What the options say about the files."""
+
+    figures: str
+    csv_dialect: str
+
+
+class _Files(NamedTuple):
+    """The files of one form: all names that may come to lie in the folder, and what writes them
+    there and returns the path of the one to open."""
+
+    names: Callable[[_Wishes], list[str]]
+    write: Callable[["Session", "Summary", Path, _Wishes], Path]
+
+
+def _markdown() -> _Files:
+    from edgeprof.report.markdown import report_names, write_report
+
+    return _Files(
+        lambda wishes: report_names(wishes.figures),
+        lambda session, summary, folder, wishes: write_report(
+            session, summary, folder, figures=wishes.figures
+        ),
+    )
+
+
+# Where a form of its own files plugs in: name -> what gives its _Files, imported when asked for.
+_FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown}
 
 
 @click.command()
@@ -18,18 +54,33 @@ Form = Literal["text", "json", "md"]
     "output",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write there: a folder for Markdown and its plots, a file for text and JSON.",
+    help="Write there: a file for text and JSON, a folder for all else. Without it these go to "
+    "stdout, Markdown too (without plots), and the others into ./SESSION-report.",
 )
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "md"]),
-    help="Default: text, and md with -o.",
+    type=click.Choice(["text", "json", *_FORMS]),
+    help="Default: text, and md with -o or --open.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@click.option(
+    "--figures",
+    type=click.Choice(["svg", "png", "pdf"]),
+    default="svg",
+    help="The form of the figures beside a Markdown report.",
+    show_default=True,
+)
+@click.option("--open", "open_it", is_flag=True, help="Show what was written.")
 @click.option("--force", is_flag=True, help="Replace a report that is there.")
 def command(
-    session: Path, output: Path | None, form: Form | None, as_json: bool, force: bool
+    session: Path,
+    output: Path | None,
+    form: Form | None,
+    as_json: bool,
+    figures: str,
+    open_it: bool,
+    force: bool,
 ) -> None:
     """Show what SESSION measured: what pays, what does not, and why.
 
@@ -37,30 +88,52 @@ def command(
     its path. An incomplete session is reported in full and exits with 4.
     """
     refuse_contradiction(form, as_json)
-    chosen: Form = "json" if as_json else form or ("md" if output else "text")
-    complete = _report(session, output, chosen, force)
+    chosen: Form = "json" if as_json else form or ("md" if output or open_it else "text")
+    if open_it and chosen not in _FORMS:
+        raise click.UsageError(f"--open shows what is written as files, and {chosen} is not")
+    on_stdout = output is None and not open_it and chosen in ("text", "json", "md")
+    if chosen in _FORMS and not on_stdout:
+        folder = output or Path(f"{session.stem}-report")
+        complete = _write_files(session, folder, chosen, _Wishes(figures, ""), force, open_it)
+    else:
+        complete = _write_text(session, output, chosen, force)
     if not complete:
         raise PartialResult(f"{session}: the session is incomplete; the figures cover what it has")
 
 
-def _report(path: Path, output: Path | None, form: Form, force: bool) -> bool:
-    """Whether the session was complete. Output is checked before the session is read."""
+def _write_files(
+    path: Path, folder: Path, form: Form, wishes: _Wishes, force: bool, open_it: bool
+) -> bool:
+    """Whether the session was complete. The folder is checked before the session is read."""
     from edgeprof.analysis.summary import summarise
+    from edgeprof.report.folder import check_folder, report_folder
     from edgeprof.report.headline import headlines
-    from edgeprof.report.markdown import check_folder, markdown, write_report
+    from edgeprof.session.store import read_session
+
+    files = _FORMS[form]()
+    check_folder(folder, files.names(wishes), force=force)
+    session = read_session(path)
+    summary = summarise(session)
+    with report_folder(folder):
+        report = files.write(session, summary, folder, wishes)
+    for headline in headlines(summary):
+        talk(f"{headline.target}: {headline.answer}")
+    click.echo(str(report))
+    if open_it and not webbrowser.open(report.absolute().as_uri()):
+        talk(f"no browser was found here; open {report} elsewhere")
+    return summary.session.complete
+
+
+def _write_text(path: Path, output: Path | None, form: Form, force: bool) -> bool:
+    """Whether the session was complete."""
+    from edgeprof.analysis.summary import summarise
+    from edgeprof.report.markdown import markdown
     from edgeprof.report.table import terminal_width
     from edgeprof.report.text import session_text
     from edgeprof.session.store import read_session
 
-    if form == "md" and output is not None:
-        check_folder(output, force=force)
     summary = summarise(read_session(path))
-    if form == "md" and output is not None:
-        report = write_report(summary, output, force=force)
-        for headline in headlines(summary):
-            talk(f"{headline.target}: {headline.answer}")
-        click.echo(str(report))
-    elif form == "json":
+    if form == "json":
         _put(json_text(summary), output, force)
     elif form == "md":
         _put(markdown(summary), output, force)

@@ -1,12 +1,9 @@
 """A session's report as Markdown, its plots beside it: the answer, the figures, their origin."""
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from edgeprof.analysis.summary import Summary
-from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.session_tables import (
     acceptance_table,
@@ -34,16 +31,17 @@ from edgeprof.report.signals import (
 )
 from edgeprof.report.table import escaped, pipe_table
 from edgeprof.report.whole_file import whole_file
+from edgeprof.session.records import Session
 
 REPORT_NAME = "report.md"
 
-# file name -> what it shows; the caption is the alternative text too
+# file name without its suffix -> what it shows; the caption is the alternative text too
 PLOTS = {
-    "tokens-per-second.svg": "Decode tokens/s: bars are means, dots are repeats",
-    "time-share.svg": "Where the decode time goes",
-    "acceptance.svg": "Acceptance by drafted position",
-    "verify-cost.svg": "v(n): what checking n tokens in one pass costs",
-    "roofline.svg": "Held passes under the measured ceilings; numbers are tokens in a pass",
+    "tokens-per-second": "Decode tokens/s: bars are means, dots are repeats",
+    "time-share": "Where the decode time goes",
+    "acceptance": "Acceptance by drafted position",
+    "verify-cost": "v(n): what checking n tokens in one pass costs",
+    "roofline": "Held passes under the measured ceilings; numbers are tokens in a pass",
 }
 
 _HOW = """\
@@ -78,48 +76,27 @@ _HOW_OBSERVED = """\
   left out of it, for they still hold what was before."""
 
 
-def check_folder(folder: Path, *, force: bool) -> None:
-    """Say before any work what would keep a report from being written. Changes nothing.
+def report_names(figures: str = "svg") -> list[str]:
+    """All files that a report may consist of, its figures in the form of that suffix."""
+    return [REPORT_NAME, *(f"{stem}.{figures}" for stem in PLOTS)]
 
-    Raises UsageFault where a report is there already and ``force`` is not given, EnvironmentFault
-    where the folder cannot be made or written to.
+
+def write_report(session: Session, summary: Summary, folder: Path, *, figures: str = "svg") -> Path:
+    """``report.md`` and its plots in ``folder``, which is there, old ones replaced.
+
+    Returns the path of the report.
     """
-    if folder.exists() and not folder.is_dir():
-        raise UsageFault(f"{folder}: is a file; -o takes the folder of a Markdown report")
-    there = [folder / name for name in (REPORT_NAME, *PLOTS) if (folder / name).exists()]
-    if there and not force:
-        raise UsageFault(f"{there[0]}: exists already; choose another -o, or replace it by --force")
-    absolute = folder.absolute()
-    place = next(one for one in (absolute, *absolute.parents) if one.exists())
-    try:
-        with tempfile.TemporaryFile(dir=place):
-            pass
-    except OSError as error:
-        raise EnvironmentFault(f"{folder}: cannot be written to: {error.strerror}") from error
-
-
-def write_report(summary: Summary, folder: Path, *, force: bool = False) -> Path:
-    """``report.md`` and its plots in ``folder``; returns the path of the report."""
-    check_folder(folder, force=force)
     from edgeprof.report.session_figures import save_plots  # matplotlib is only needed here
 
-    is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
     report = folder / REPORT_NAME
-    try:
-        plots = save_plots(summary, folder)
-        with whole_file(report) as unfinished:
-            unfinished.write_text(markdown(summary, plots), encoding="utf-8")
-    except BaseException:
-        if is_new:
-            with suppress(OSError):
-                folder.rmdir()  # where nothing came into it
-        raise
+    plots = save_plots(session, summary, folder, figures)
+    with whole_file(report) as unfinished:
+        unfinished.write_text(markdown(summary, plots), encoding="utf-8")
     return report
 
 
 def markdown(summary: Summary, plots: list[str] | None = None) -> str:
-    """The document; ``plots`` are the names of those that lie beside it."""
+    """The document; ``plots`` are the names of the files that lie beside it."""
     shown = plots or []
     sections = [*_opening(summary), *_results(summary, shown), *_background(summary)]
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -147,9 +124,7 @@ def _opening(summary: Summary) -> Iterator[str]:
 
 
 def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
-    yield _titled(
-        "Speed", pipe_table(variant_table(summary)), _plot("tokens-per-second.svg", plots)
-    )
+    yield _titled("Speed", pipe_table(variant_table(summary)), _plot("tokens-per-second", plots))
     yield pipe_table(repeat_table(summary))
     yield pipe_table(latency_table(summary))
     yield _titled("Synthetic tests", pipe_table(synthetic_table(summary)))
@@ -157,22 +132,20 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
     yield _titled(
         "Where the time goes",
         pipe_table(share_table(summary)),
-        _plot("time-share.svg", plots),
+        _plot("time-share", plots),
         _balance(summary),
     )
-    yield _titled(
-        "Acceptance", pipe_table(acceptance_table(summary)), _plot("acceptance.svg", plots)
-    )
+    yield _titled("Acceptance", pipe_table(acceptance_table(summary)), _plot("acceptance", plots))
     yield _titled(
         "Cost of verification",
         pipe_table(verify_table(summary, bands=True)),
-        _plot("verify-cost.svg", plots),
+        _plot("verify-cost", plots),
     )
     yield _titled(
         "Passes under the roof",
         pipe_table(ceiling_table(summary)),
         pipe_table(pass_table(summary)),
-        _plot("roofline.svg", plots),
+        _plot("roofline", plots),
     )
     yield _titled(
         "Phases",
@@ -274,8 +247,9 @@ def _titled(title: str, *parts: str) -> str:
     return "\n\n".join([f"## {title}", *body]) if body else ""
 
 
-def _plot(name: str, plots: list[str]) -> str:
-    return f"![{PLOTS[name]}]({name})" if name in plots else ""
+def _plot(stem: str, plots: list[str]) -> str:
+    found = (name for name in plots if PurePath(name).stem == stem)
+    return "".join(f"![{PLOTS[stem]}]({name})" for name in found)
 
 
 def _capital(sentence: str) -> str:

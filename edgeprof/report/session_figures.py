@@ -17,26 +17,28 @@ from edgeprof.report.figures import (
     verify_cost_figure,
 )
 from edgeprof.report.session_tables import decoded
+from edgeprof.session.records import Session
 
 _PARTS = TimeShare.__struct_fields__
 
 
-def save_plots(summary: Summary, folder: Path) -> list[str]:
+def save_plots(session: Session, summary: Summary, folder: Path, form: str) -> list[str]:
     """Draws what the session has figures for; returns the names of the files, old ones replaced."""
     drawn = {}
     if rates := {leg.variant: leg.tokens_per_s_by_repeat for leg in decoded(summary)}:
-        drawn["tokens-per-second.svg"] = rates_figure(rates)
+        drawn["tokens-per-second"] = rates_figure(rates)
     if shares := time_shares(summary):
-        drawn["time-share.svg"] = time_share_figure(shares)
+        drawn["time-share"] = time_share_figure(shares)
     if accepted := accepted_by_position(summary):
-        drawn["acceptance.svg"] = acceptance_figure(accepted)
+        drawn["acceptance"] = acceptance_figure(accepted)
     if costs := verify_spreads(summary):
-        drawn["verify-cost.svg"] = verify_cost_figure(costs)
+        drawn["verify-cost"] = verify_cost_figure(costs)
     if (roofs := roof_lines(summary)) and (series := pass_series(summary)):
-        drawn["roofline.svg"] = session_roofline_figure(roofs, series)
-    for name, figure in drawn.items():
+        drawn["roofline"] = session_roofline_figure(roofs, series)
+    names = {f"{stem}.{form}": figure for stem, figure in drawn.items()}
+    for name, figure in names.items():
         save_figure(figure, folder / name, force=True)
-    return list(drawn)
+    return list(names)
 
 
 def time_shares(summary: Summary) -> dict[str, dict[str, float]]:

@@ -9,7 +9,8 @@ import pytest
 
 from edgeprof.analysis.summary import Summary, summarise
 from edgeprof.errors import EnvironmentFault, UsageFault
-from edgeprof.report.markdown import PLOTS, check_folder, markdown, write_report
+from edgeprof.report.folder import check_folder
+from edgeprof.report.markdown import PLOTS, markdown, report_names, write_report
 from edgeprof.session.records import Session
 
 
@@ -20,7 +21,7 @@ def summary(made_session: Session) -> Summary:
 
 @pytest.fixture(scope="module")
 def document(summary: Summary) -> str:
-    return markdown(summary, list(PLOTS))
+    return markdown(summary, report_names())
 
 
 def section(document: str, title: str) -> str:
@@ -155,30 +156,32 @@ def test_empty_session_is_a_document(maker: Any) -> None:
     assert "## Speed" not in text
 
 
-def test_report_links_exactly_the_plots_beside_it(summary: Summary, tmp_path: Path) -> None:
-    report = write_report(summary, tmp_path / "new" / "report")
+def test_report_links_exactly_the_plots_beside_it(
+    made_session: Session, summary: Summary, tmp_path: Path
+) -> None:
+    report = write_report(made_session, summary, tmp_path)
     links = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", report.read_text(encoding="utf-8"))
     beside = {path.name for path in report.parent.iterdir()} - {"report.md"}
-    assert set(links) == beside == set(PLOTS)
+    assert set(links) == beside == {f"{stem}.svg" for stem in PLOTS}
 
 
 def test_p09_report_that_is_there_is_kept(tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("mine")
     with pytest.raises(UsageFault, match=r"report\.md: exists already.*--force"):
-        check_folder(tmp_path, force=False)
-    check_folder(tmp_path, force=True)
+        check_folder(tmp_path, report_names(), force=False)
+    check_folder(tmp_path, report_names(), force=True)
     assert (tmp_path / "report.md").read_text() == "mine"
 
 
 def test_p09_plot_that_is_there_is_kept_too(tmp_path: Path) -> None:
     (tmp_path / "roofline.svg").write_text("mine")
     with pytest.raises(UsageFault, match=r"roofline\.svg: exists already"):
-        check_folder(tmp_path, force=False)
+        check_folder(tmp_path, report_names(), force=False)
 
 
 def test_p08_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UsageFault, match="is a file"):
-        check_folder(tmp_path / "file", force=False)
+        check_folder(tmp_path / "file", report_names(), force=False)
     with pytest.raises(EnvironmentFault, match="cannot be written to"):
-        check_folder(tmp_path / "file" / "below", force=False)
+        check_folder(tmp_path / "file" / "below", report_names(), force=False)

@@ -116,23 +116,26 @@ def test_series_of_the_session(summary: Summary) -> None:
     assert [tokens for tokens, _, _ in fp32.points] == [1, 3, 5]
 
 
-def test_plots_of_a_session(summary: Summary, tmp_path: Path) -> None:
-    names = session_figures.save_plots(summary, tmp_path)
+def test_plots_of_a_session(made_session: Session, summary: Summary, tmp_path: Path) -> None:
+    names = session_figures.save_plots(made_session, summary, tmp_path, "svg")
     assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 5
     assert (tmp_path / "roofline.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
-def test_the_same_session_gives_the_same_bytes(summary: Summary, tmp_path: Path) -> None:
+def test_the_same_session_gives_the_same_bytes(
+    made_session: Session, summary: Summary, tmp_path: Path
+) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    for name in session_figures.save_plots(summary, tmp_path / "a"):
-        session_figures.save_plots(summary, tmp_path / "b")
+    for name in session_figures.save_plots(made_session, summary, tmp_path / "a", "svg"):
+        session_figures.save_plots(made_session, summary, tmp_path / "b", "svg")
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
         break
 
 
 def test_session_without_held_passes_has_fewer_plots(maker: Any, tmp_path: Path) -> None:
     maker.decode_leg("fp32")
-    names = session_figures.save_plots(summarise(maker.session()), tmp_path)
+    session = maker.session()
+    names = session_figures.save_plots(session, summarise(session), tmp_path, "svg")
     assert names == ["tokens-per-second.svg", "time-share.svg"]
