@@ -71,6 +71,6 @@ def _value_at(channel: Channel, t_ns: int) -> float:
     times, values = channel.times_ns, channel.values
     after = bisect_left(times, t_ns)
     if after == 0 or after == len(times):
-        return values[0] if after == 0 else values[-1]
+        return float(values[0 if after == 0 else -1])
     part = (t_ns - times[after - 1]) / (times[after] - times[after - 1])
-    return values[after - 1] + part * (values[after] - values[after - 1])
+    return float(values[after - 1] + part * (values[after] - values[after - 1]))
