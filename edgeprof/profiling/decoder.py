@@ -50,6 +50,8 @@ from edgeprof.runner.token_model import TokenModel
 from edgeprof.session.records import Leg, ModelRecord, Phase
 
 _clock = time.monotonic_ns
+# Sensors show a mean of the last moments: those of the leg before are not to count for the next.
+_SETTLING_S = 0.1
 
 
 def work(job: Order, outbox: Outbox, control: Control) -> None:
@@ -182,6 +184,7 @@ class _Decoding:
             self._hold_model(key, "draft", [1])
 
     def _hold_model(self, key: str, held: Phase, sizes: list[int]) -> None:
+        time.sleep(_SETTLING_S)
         seconds: dict[int, list[float]] = defaultdict(list)
         with self._journal.leg(
             f"{key} held {held}", kind="held", variant=key, attrs={"held": held}
@@ -224,6 +227,7 @@ class _Decoding:
     def _test(self, repeat: int) -> None:
         """Every synthetic test of every target, each a leg that bears its name."""
         for test, target in order_of_tests(self._recipe, repeat):
+            time.sleep(_SETTLING_S)
             with self._journal.leg(
                 test.name,
                 kind="decode",
@@ -244,6 +248,7 @@ class _Decoding:
 
     def _decode_leg(self, variant: Variant, name: str, repeat: int) -> AbstractContextManager[Leg]:
         """A leg in which ``variant`` answers prompts; repeat 0 is the warm-up."""
+        time.sleep(_SETTLING_S)
         drafter = self._recipe.drafters.get(variant.drafter or "")
         return self._journal.leg(
             name,

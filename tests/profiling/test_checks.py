@@ -31,7 +31,7 @@ def test_a_job_holds_models_threads_and_tokens(recipe: Recipe, folders: Folders)
     job = plan_job(recipe, folders)
     assert {key: (m.role, m.threads) for key, m in job.models.items()} == {
         "t": ("target", 1),
-        "d": ("draft", 1),
+        "d": ("draft", min(2, usable_cores())),
     }
     assert len(job.prompts["t"]) == 2 and all(job.prompts["t"])
 
