@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgeprof.analysis.summary import Summary
 from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.session_tables import (
     acceptance_table,
@@ -173,6 +174,11 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
         pipe_table(ceiling_table(summary)),
         pipe_table(pass_table(summary)),
         _plot("roofline.svg", plots),
+    )
+    yield _titled(
+        "Bytes a pass",
+        pipe_table(attribution_table(summary)),
+        *map(escaped, attribution_notes(summary)),
     )
     yield _titled(
         "Phases",
