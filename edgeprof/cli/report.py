@@ -27,9 +27,17 @@ Form = Literal["text", "json", "md"]
     help="Default: text, and md with -o.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@click.option(
+    "--with-disturbed", is_flag=True, help="Let repetitions count that something disturbed."
+)
 @click.option("--force", is_flag=True, help="Replace a report that is there.")
 def command(
-    session: Path, output: Path | None, form: Form | None, as_json: bool, force: bool
+    session: Path,
+    output: Path | None,
+    form: Form | None,
+    as_json: bool,
+    with_disturbed: bool,
+    force: bool,
 ) -> None:
     """Show what SESSION measured: what pays, what does not, and why.
 
@@ -38,12 +46,12 @@ def command(
     """
     refuse_contradiction(form, as_json)
     chosen: Form = "json" if as_json else form or ("md" if output else "text")
-    complete = _report(session, output, chosen, force)
+    complete = _report(session, output, chosen, with_disturbed, force)
     if not complete:
         raise PartialResult(f"{session}: the session is incomplete; the figures cover what it has")
 
 
-def _report(path: Path, output: Path | None, form: Form, force: bool) -> bool:
+def _report(path: Path, output: Path | None, form: Form, with_disturbed: bool, force: bool) -> bool:
     """Whether the session was complete. Output is checked before the session is read."""
     from edgeprof.analysis.summary import summarise
     from edgeprof.report.headline import headlines
@@ -54,7 +62,7 @@ def _report(path: Path, output: Path | None, form: Form, force: bool) -> bool:
 
     if form == "md" and output is not None:
         check_folder(output, force=force)
-    summary = summarise(read_session(path))
+    summary = summarise(read_session(path), with_disturbed=with_disturbed)
     if form == "md" and output is not None:
         report = write_report(summary, output, force=force)
         for headline in headlines(summary):
