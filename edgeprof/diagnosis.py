@@ -97,12 +97,14 @@ class Package(Struct, frozen=True, kw_only=True):
 
 
 class RuntimeCopy(Struct, frozen=True, kw_only=True):
-    """A package that brings the module ``onnxruntime``; one of several is in charge of it."""
+    """A package that brings the module ``onnxruntime``; one of several is in charge of it.
+    ``lacks_gpu`` where its wheel is known to have no code for this board's GPU."""
 
     package: str
     version: str
     location: str
     in_charge: bool
+    lacks_gpu: bool
 
 
 class Provider(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from edgeprof.diagnosis import JOBS, Blocker, Findings, Job, JobFinding, Package, Step
+from edgeprof.diagnosis import JOBS, Blocker, Findings, Job, JobFinding, Package, RuntimeCopy, Step
 from edgeprof.hardware.jetpack import Stack
 
 _LEAST_DISK_BYTES = 64 << 20
@@ -15,6 +15,7 @@ _LITTLE_MEMORY_BYTES = 512 << 20
 _WATCHING = ("click", "msgspec", "psutil", "platformdirs")
 _RUNNING = (*_WATCHING, "numpy")
 _DECODING = ("onnx", "tokenizers")
+_CPU_ONLY = "onnxruntime"
 _EMC = "dram_bandwidth_bytes_per_s"
 _SENSOR = "edgeprof sensor"  # how a remedy that is the sensor begins
 
@@ -177,14 +178,21 @@ def _cleaner_runtime(findings: Findings, means: Means) -> Iterator[Step]:
             yield Step(command=command.replace("{pip}", means.pip), why=why)
     elif len({copy.package for copy in runtime.copies}) > 1:
         names = sorted({copy.package for copy in runtime.copies})
-        keep = next((name for name in names if name != "onnxruntime"), names[0])
-        version = next(copy.version for copy in runtime.copies if copy.package == keep)
+        keep = _to_keep(runtime.copies)
         why = "they are one module, and the files of one lie over those of the other"
         yield Step(command=f"{means.pip} uninstall -y {' '.join(names)}", why=why)
+        instead = "; `onnxruntime` instead for the CPU alone" if keep.package != _CPU_ONLY else ""
         yield Step(
-            command=f"{means.pip} install {keep}=={version}",
-            why=f"only {keep}, whose files are whole then; `onnxruntime` instead for the CPU alone",
+            command=f"{means.pip} install {keep.package}=={keep.version}",
+            why=f"only {keep.package}, whose files are whole then{instead}",
         )
+
+
+def _to_keep(copies: Sequence[RuntimeCopy]) -> RuntimeCopy:
+    """One for a GPU, unless it is known to have no code for the one that is here."""
+    with_gpu = [one for one in copies if one.package != _CPU_ONLY and not one.lacks_gpu]
+    on_cpu = [one for one in copies if one.package == _CPU_ONLY]
+    return [*with_gpu, *on_cpu, *copies][0]
 
 
 def _gpu_works(findings: Findings) -> bool:

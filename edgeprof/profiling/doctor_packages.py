@@ -36,6 +36,7 @@ _RUN: Mapping[str, str | None] = {
     "onnx": "onnx", "tokenizers": "tokenizers", "gguf": None, "huggingface-hub": None,
     "jinja2": None,
 }  # fmt: skip
+_ON_NUMPY = ("onnx",)
 _NUMPY_1 = ("_ARRAY_API not found", "compiled using NumPy 1")
 
 
@@ -71,6 +72,8 @@ def read_packages() -> list[Package]:
     found = {name: _distribution(name) for name, _, _ in wanted}
     modules = [module for name, module, _ in wanted if module and found[name]]
     faults = import_faults(modules)
+    if "numpy" in faults:  # what imports it fails with it, and is not to blame
+        faults = {name: fault for name, fault in faults.items() if name not in _ON_NUMPY}
     return [
         _package(name, needed_for, found[name], faults.get(module or ""))
         for name, module, needed_for in wanted

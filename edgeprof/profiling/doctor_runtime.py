@@ -46,6 +46,7 @@ def read_runtime(
                 version=number,
                 location=place,
                 in_charge=name == charge and (folder is None or Path(place) == folder.parent),
+                lacks_gpu=_lacks_gpu(wheel_limits(name, number, machine), architecture),
             )
             for name, number, place in found
         ],
@@ -137,6 +138,11 @@ def _warnings(
     for wheel in limits:
         if wheel.gpu_architectures is not None and gpu is None:
             yield f"{wheel.limit} ({wheel.source}; {wheel.checked})"
+
+
+def _lacks_gpu(limits: Sequence[Wheel], architecture: int | None) -> bool:
+    known = (wheel.gpu_architectures for wheel in limits if wheel.gpu_architectures is not None)
+    return architecture is not None and any(architecture not in numbers for numbers in known)
 
 
 def _needs_numpy(limits: Sequence[Wheel], numpy_version: str | None) -> str | None:
