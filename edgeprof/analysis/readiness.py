@@ -212,14 +212,15 @@ def _numpy(findings: Findings, means: Means) -> Iterator[Step]:
 
 def _board_steps(findings: Findings, means: Means) -> Iterator[Step]:
     """What the figures would gain from."""
-    jtop, container = findings.jtop, findings.container
-    if container is not None and container.missing:
-        options = " ".join(one.options for one in container.missing)
-        brings = "; ".join(one.brings for one in container.missing)
+    jtop = findings.jtop
+    mounts = [] if findings.container is None else findings.container.missing
+    if mounts:
+        options = " ".join(mount.options for mount in mounts)
+        brings = "; ".join(mount.brings for mount in mounts)
         yield Step(command=f"docker run {options} IMAGE", why=f"on the host, for {brings}")
     for signal in findings.signals:
         # Of a machine that is no board nothing mends it, and in a container only its options do.
-        if signal.name == _EMC and signal.fix and findings.board.kind == "board" and not container:
+        if signal.name == _EMC and signal.fix and findings.board.kind == "board" and not mounts:
             is_sensor = signal.fix.startswith(_SENSOR) and means.sensor is not None
             command = means.sensor if is_sensor and means.sensor else signal.fix
             yield Step(command=command, why=f"memory bandwidth: {signal.reason}")
@@ -227,7 +228,7 @@ def _board_steps(findings: Findings, means: Means) -> Iterator[Step]:
     if findings.board.kind == "board" and free:
         why = f"pins {', '.join(free)} until the next start; edgeprof never does it by itself"
         yield Step(command="sudo jetson_clocks", why=why)
-    if jtop.fix is not None and jtop.reason is not None and not container:
+    if jtop.fix is not None and jtop.reason is not None and not mounts:
         yield Step(command=jtop.fix, why=f"jtop, which is not needed: {jtop.reason}")
 
 

@@ -50,7 +50,7 @@ def read_gpu_code(library: Path) -> GpuCode | None:
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
         ):
             found = set(_entries(content))
-    except (OSError, ValueError, struct.error):  # an empty file cannot be mapped
+    except (OSError, ValueError, OverflowError, struct.error):  # an empty file cannot be mapped
         return None
     if not found:
         return None
