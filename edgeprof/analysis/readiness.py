@@ -70,6 +70,13 @@ def next_steps(
     steps += _board_steps(findings, means)
     if found.possible:
         steps.append(_go(findings, asked))
+    run = next(job for job in jobs if job.job == "run")
+    if asked == "watch":
+        steps += [
+            Step(command=one.fix, why=f"to run models too: {one.reason}")
+            for one in run.blocking
+            if one.fix
+        ]
     firsts = {step.command: step for step in reversed(steps)}
     return [firsts[command] for command in dict.fromkeys(step.command for step in steps)]
 
@@ -221,8 +228,10 @@ def _board_steps(findings: Findings, means: Means) -> Iterator[Step]:
     for signal in findings.signals:
         # Of a machine that is no board nothing mends it, and in a container only its options do.
         if signal.name == _EMC and signal.fix and findings.board.kind == "board" and not mounts:
-            is_sensor = signal.fix.startswith(_SENSOR) and means.sensor is not None
-            command = means.sensor if is_sensor and means.sensor else signal.fix
+            # A sensor lends the files of its own machine.
+            sensor = means.sensor if findings.machine_is_root else None
+            is_sensor = signal.fix.startswith(_SENSOR) and sensor is not None
+            command = sensor if is_sensor and sensor else signal.fix
             yield Step(command=command, why=f"memory bandwidth: {signal.reason}")
     free = [clock.part for clock in findings.board.clocks if not clock.pinned]
     if findings.board.kind == "board" and free:

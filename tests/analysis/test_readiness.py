@@ -107,7 +107,8 @@ def test_a_bare_host_can_watch_and_is_told_what_running_lacks() -> None:
         "no onnxruntime is installed"
     ]
     assert commands(HOST, "run") == ["pip install 'edgeprof[cpu]'"]
-    assert commands(HOST, "watch") == ["edgeprof watch"]
+    # and then what running models would need
+    assert commands(HOST, "watch") == ["edgeprof watch", "pip install 'edgeprof[cpu]'"]
 
 
 def test_with_a_runtime_everything_can_be_done() -> None:
@@ -169,6 +170,8 @@ def test_what_closes_the_memory_counters_is_opened_by_the_very_command() -> None
     )
     findings = structs.replace(BOARD, signals=[*HOST.signals, closed])
     assert commands(findings) == [SENSOR, "edgeprof run smollm2-135m"]
+    elsewhere = structs.replace(findings, machine_is_root=False)  # whose files nobody here lends
+    assert commands(elsewhere)[0] == "edgeprof sensor (it prints ...)"
     assert any("no measured memory bandwidth" in one for one in found(findings, "watch").limits)
     unloaded = structs.replace(closed, fix="sudo modprobe tegra_cactmon_mc_all")
     findings = structs.replace(BOARD, signals=[*HOST.signals, unloaded])

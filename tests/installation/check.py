@@ -69,7 +69,7 @@ class Check:
         begin = time.monotonic()
         try:
             outcome, mark = work(), "ok"
-        except (AssertionError, KeyError, ValueError, OSError, subprocess.SubprocessError) as error:
+        except (AssertionError, LookupError, ValueError, OSError, sqlite3.Error) as error:
             outcome, mark = f"{type(error).__name__}: {error}", "FAILED"
             self.failed.append(name)
         print(f"{mark:6} {time.monotonic() - begin:7.1f} s  {name}: {outcome}", flush=True)

@@ -1,4 +1,4 @@
-"""``edgeprof doctor`` on an emulated board with the real jtop service, for a user without rights."""
+"""``edgeprof doctor`` on an emulated board with the real jtop service, for who has no rights."""
 
 import json
 import sys
