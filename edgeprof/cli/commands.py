@@ -19,6 +19,7 @@ from edgeprof.report.printable import printable
 COMMANDS = {
     "convert": ("edgeprof.cli.convert", "Turn a GGUF file into an ONNX decoder."),
     "devices": ("edgeprof.cli.devices", "List boards and power modes, or detect this board."),
+    "doctor": ("edgeprof.cli.doctor", "Say what can be measured here, and what is in the way."),
     "fetch": ("edgeprof.cli.fetch", "Fetch a model into the cache and check it."),
     "import": ("edgeprof.cli.import_", "Turn a recorded log of tegrastats into a session."),
     "models": ("edgeprof.cli.models", "List the models that edgeprof knows, or show one in full."),
