@@ -82,6 +82,7 @@ class OrtModel:
         self._masks = Masks(layout.inputs, self._slots)
         self._bindings: dict[tuple[int, int], _Binding] = {}
         self._logits = np.empty(0, ELEMENTS[layout.logits_storage].numpy)
+        self._chooses_rows = layout.chooses_rows
         self._length = 0
         self._stamps_ns = (0, 0)
 
@@ -160,7 +161,7 @@ class OrtModel:
             )
         wanted = count if rows is None else rows
         # A graph that cannot be told computes the head for every row; the rest is dropped here.
-        given = wanted if self._layout.chooses_rows else count
+        given = wanted if self._chooses_rows else count
         binding = self._binding(count, given)
         total = self._length + count
         binding.inputs.write(tokens, self._length)
