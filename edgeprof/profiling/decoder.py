@@ -23,7 +23,7 @@ from edgeprof.profiling.channel import Outbox
 from edgeprof.profiling.child import Control, serve
 from edgeprof.profiling.divergence import first_divergence, logit_gap
 from edgeprof.profiling.journal import Interrupted, Journal, ModelName
-from edgeprof.profiling.loading import open_model, provider_detail
+from edgeprof.profiling.loading import model_files, open_model, provider_detail
 from edgeprof.profiling.messages import DecodeJob, Ended, Message, ModelReady, Order, Plan
 from edgeprof.profiling.model_words import different_words, end_token_ids
 from edgeprof.profiling.page_cache import cached_share
@@ -126,8 +126,7 @@ class _Decoding:
     def _load(self, key: str) -> None:
         """Cold where its file had to be read from disk, warm where the system still held it."""
         folder = self._folders[key]
-        files = folder.path.glob(f"{folder.onnx_path.name}*")  # external data lies beside
-        share = cached_share(sorted(files))
+        share = cached_share(model_files(folder))
         model, self._records[key] = open_model(
             self._job.models[key],
             capacity=cache_tokens(self._recipe, key),

@@ -404,19 +404,6 @@ def test_weights_that_no_container_holds_are_rounded_on_request_and_the_error_is
     assert json.loads(out)["session"]["recipe"]["targets"]["t"]["requantise"] is True
 
 
-def test_what_is_asked_of_the_conversion_of_an_onnx_decoder_is_said_to_change_nothing(
-    start: Start, work: Path, recipe: Edit, tmp_path: Path
-) -> None:
-    finish(start("convert", work / "target.gguf", "-o", work / "m", "--force"))
-    path = recipe(target="m")
-    path.write_text(path.read_text().replace("[drafters", "requantise = true\n\n[drafters"))
-    code, _, err = finish(start("run", path, "-o", "s.sqlite"))
-    assert code == 0, err
-    assert "m is run as it is; requantise changes nothing\n" in err
-    models = read_session(tmp_path / "s.sqlite").info.models
-    assert models["t"].weights == "as-is"  # though the recipe says fp32
-
-
 def test_r24_an_empty_prompt_begins_with_the_first_token(
     start: Start, recipe: Edit, tmp_path: Path
 ) -> None:
