@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from edgeprof.analysis.acceptance import Acceptance, acceptance_of
+from edgeprof.analysis.attribution import BANDWIDTH, Attribution, attribution_of
 from edgeprof.analysis.board import (
     Memory,
     Readings,
@@ -171,6 +172,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     command: CommandFigures | None
     phases: list[PhaseFigures]
     idle: Idle | None
+    attribution: Attribution | None = None
     contention: Contention = field(default_factory=Contention)
     warnings: list[str]
 
@@ -212,7 +214,8 @@ def summarise(session: Session) -> Summary:
         signals=signals,
         absent=absent,
         command=command_of(session),
-        phases=phases_of(session, readings.channel("dram_bandwidth_bytes_per_s")),
+        phases=phases_of(session, readings.channel(BANDWIDTH)),
+        attribution=attribution_of(session, runs, channels, readings),
         idle=idle,
         contention=contention_of(session, runs, readings, rail, idle),
         warnings=caveats(
@@ -297,7 +300,7 @@ def _figures(
         itl_s=inter_token_latency(run),
         acceptance=None if run.drafter is None else acceptance_of(rounds),
         time_share=time_share(run),
-        bandwidth=target_bandwidth(run, session.info.models),
+        bandwidth=target_bandwidth(run, session.info),
         gpu_busy_frac=mean_while_decoding(
             run.decoded, readings.channel("gpu_busy_frac"), "load of the GPU"
         ),

@@ -1,5 +1,6 @@
 """Turns what happens in the decoder into numbered records. Knows nothing of models or text."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -23,6 +24,8 @@ from edgeprof.session.records import (
     Severity,
     Token,
 )
+
+_LOOK_S = 0.1
 
 
 class Interrupted(Exception):
@@ -127,6 +130,14 @@ class Journal:
         )
         if self._stop_asked():
             raise Interrupted
+
+    def rest(self, seconds: float) -> None:
+        """Do nothing for so long; raises Interrupted like a pass."""
+        until_ns = self._clock() + round(seconds * 1e9)
+        while (left_ns := until_ns - self._clock()) > 0:
+            if self._stop_asked():
+                raise Interrupted
+            time.sleep(min(left_ns / 1e9, _LOOK_S))
 
     def note(
         self,

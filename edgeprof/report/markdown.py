@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from edgeprof.analysis.summary import Summary
+from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.session_tables import (
     acceptance_table,
@@ -146,6 +147,11 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
         pipe_table(ceiling_table(summary)),
         pipe_table(pass_table(summary)),
         _plot("roofline", plots),
+    )
+    yield _titled(
+        "Bytes a pass",
+        pipe_table(attribution_table(summary)),
+        *map(escaped, attribution_notes(summary)),
     )
     yield _titled(
         "Phases",

@@ -4,6 +4,8 @@ import textwrap
 from collections.abc import Iterator
 
 from edgeprof.analysis.summary import Summary
+from edgeprof.report.attribution import TITLE as BYTES_TITLE
+from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.printable import printable
 from edgeprof.report.session_tables import (
@@ -49,6 +51,7 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     yield _section(title, pass_table(summary), width)
     title = "Ceilings: the most that a large product reached here, lower bounds of the machine"
     yield _section(title, ceiling_table(summary), width)
+    yield _attribution(summary, width)
     yield _phases(summary, width)
     title = "Signals: means over time; windows are those that the sources declare"
     yield _section(title, signal_table(telling(summary.signals)), width)
@@ -101,6 +104,12 @@ def _phases(summary: Summary, width: int) -> str:
     notes = [_folded(note, min(width, _LINE)) for note in phase_notes(summary)]
     section = _section("Phases that the program announced", content, width)
     return "\n".join([section, *notes]) if section else ""
+
+
+def _attribution(summary: Summary, width: int) -> str:
+    notes = [_folded(note, min(width, _LINE)) for note in attribution_notes(summary)]
+    section = _section(BYTES_TITLE, attribution_table(summary), width)
+    return "\n".join([section, *notes] if section else notes)
 
 
 def _limits(summary: Summary, line: int) -> str:
