@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from edgeprof.analysis.channels import Channel
 from edgeprof.analysis.held_bytes import (
@@ -180,12 +181,8 @@ def test_the_line_of_the_duty_blocks() -> None:
 def test_bands_hold_the_estimate_and_are_not_points() -> None:
     channel = channel_of(exponential(0.7))
     noisy = [v * (1 + 0.02 * (-1) ** (i // 7)) for i, v in enumerate(channel.values)]
-    stretches = stretches_of(legs(), Channel(**{**_fields(channel), "values": noisy}), 0.7)
+    stretches = stretches_of(legs(), replace(channel, values=noisy), 0.7)
     held = hold(stretches, Delay(0.7, 5))
     values = [draw.bytes_per_pass[KEYS[40e9]] for draw in held.draws]
     low, high = held.band(values)
     assert low < held.estimate.bytes_per_pass[KEYS[40e9]] < high
-
-
-def _fields(channel: Channel) -> dict[str, object]:
-    return {name: getattr(channel, name) for name in channel.__struct_fields__}
