@@ -225,7 +225,6 @@ class _Decoding:
             attrs |= {"held": DUTY, "drafter": held.drafter, "draft_passes": held.draft_passes}
             draft = self._held_pass(held.drafter, 1, depth)
             passes += [(held.drafter, "draft", draft)] * held.draft_passes
-        time.sleep(_PARKING_S)
         with self._journal.leg(
             f"{held.name} {repeat}", kind="held", variant=held.model, repeat=repeat, attrs=attrs
         ) as leg:
