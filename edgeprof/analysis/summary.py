@@ -41,6 +41,12 @@ from edgeprof.analysis.comparison import (
     round_cost,
     shorter_drafts,
 )
+from edgeprof.analysis.disturbance import (
+    Disturbance,
+    disturbances_of,
+    disturbed_words,
+    left_out_legs,
+)
 from edgeprof.analysis.energy import (
     Energy,
     Idle,
@@ -174,16 +180,20 @@ class Summary(Struct, frozen=True, kw_only=True):
     idle: Idle | None
     attribution: Attribution | None = None
     contention: Contention = field(default_factory=Contention)
+    disturbed: list[Disturbance] = []
+    disturbed_left_out: bool = True
     warnings: list[str]
 
 
-def summarise(session: Session) -> Summary:
-    """All figures of a session, complete or not."""
+def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
+    """All figures of a session, complete or not; disturbed repetitions are left out of them, unless
+    they are asked for."""
     info = session.info
-    runs = variants_of(session)
     span = span_of(session)
     channels = channels_of(session)
     readings = Readings(channels)
+    disturbances = disturbances_of(session, readings)
+    runs = variants_of(session, [] if with_disturbed else left_out_legs(disturbances))
     ceilings = ceilings_of(session)
     costs = _PassCosts(session, runs, ceilings)
     temperatures = temperatures_of(readings)
@@ -218,9 +228,12 @@ def summarise(session: Session) -> Summary:
         attribution=attribution_of(session, runs, channels, readings),
         idle=idle,
         contention=contention_of(session, runs, readings, rail, idle),
-        warnings=caveats(
-            session, runs, costs.points, temperatures, signals, emc_clock_range(readings)
-        ),
+        disturbed=disturbances,
+        disturbed_left_out=not with_disturbed,
+        warnings=[
+            *disturbed_words(disturbances, with_disturbed=with_disturbed),
+            *caveats(session, runs, costs.points, temperatures, signals, emc_clock_range(readings)),
+        ],
     )
 
 

@@ -72,6 +72,9 @@ _FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown}
     show_default=True,
 )
 @click.option("--open", "open_it", is_flag=True, help="Show what was written.")
+@click.option(
+    "--with-disturbed", is_flag=True, help="Let repetitions count that something disturbed."
+)
 @click.option("--force", is_flag=True, help="Replace a report that is there.")
 def command(
     session: Path,
@@ -80,6 +83,7 @@ def command(
     as_json: bool,
     figures: str,
     open_it: bool,
+    with_disturbed: bool,
     force: bool,
 ) -> None:
     """Show what SESSION measured: what pays, what does not, and why.
@@ -94,15 +98,22 @@ def command(
     on_stdout = output is None and not open_it and chosen in ("text", "json", "md")
     if chosen in _FORMS and not on_stdout:
         folder = output or Path(f"{session.stem}-report")
-        complete = _write_files(session, folder, chosen, _Wishes(figures, ""), force, open_it)
+        wishes = _Wishes(figures, "")
+        complete = _write_files(session, folder, chosen, wishes, with_disturbed, force, open_it)
     else:
-        complete = _write_text(session, output, chosen, force)
+        complete = _write_text(session, output, chosen, with_disturbed, force)
     if not complete:
         raise PartialResult(f"{session}: the session is incomplete; the figures cover what it has")
 
 
 def _write_files(
-    path: Path, folder: Path, form: Form, wishes: _Wishes, force: bool, open_it: bool
+    path: Path,
+    folder: Path,
+    form: Form,
+    wishes: _Wishes,
+    with_disturbed: bool,
+    force: bool,
+    open_it: bool,
 ) -> bool:
     """Whether the session was complete. The folder is checked before the session is read."""
     from edgeprof.analysis.summary import summarise
@@ -113,7 +124,7 @@ def _write_files(
     files = _FORMS[form]()
     check_folder(folder, files.names(wishes), force=force)
     session = read_session(path)
-    summary = summarise(session)
+    summary = summarise(session, with_disturbed=with_disturbed)
     with report_folder(folder):
         report = files.write(session, summary, folder, wishes)
     for headline in headlines(summary):
@@ -124,7 +135,9 @@ def _write_files(
     return summary.session.complete
 
 
-def _write_text(path: Path, output: Path | None, form: Form, force: bool) -> bool:
+def _write_text(
+    path: Path, output: Path | None, form: Form, with_disturbed: bool, force: bool
+) -> bool:
     """Whether the session was complete."""
     from edgeprof.analysis.summary import summarise
     from edgeprof.report.markdown import markdown
@@ -132,7 +145,7 @@ def _write_text(path: Path, output: Path | None, form: Form, force: bool) -> boo
     from edgeprof.report.text import session_text
     from edgeprof.session.store import read_session
 
-    summary = summarise(read_session(path))
+    summary = summarise(read_session(path), with_disturbed=with_disturbed)
     if form == "json":
         _put(json_text(summary), output, force)
     elif form == "md":

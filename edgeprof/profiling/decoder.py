@@ -27,6 +27,7 @@ from edgeprof.profiling.loading import open_model, provider_detail
 from edgeprof.profiling.messages import DecodeJob, Ended, Message, ModelReady, Order, Plan
 from edgeprof.profiling.model_words import different_words, end_token_ids
 from edgeprof.profiling.page_cache import cached_share
+from edgeprof.profiling.process_load import watch_processor
 from edgeprof.profiling.process_memory import watch_memory
 from edgeprof.profiling.prompts import prompt_digest
 from edgeprof.profiling.schedule import (
@@ -63,7 +64,10 @@ def work(job: Order, outbox: Outbox, control: Control) -> None:
     held_for_bytes = job.held_leg_s is not None
     outbox.put(Plan(legs=leg_count(job.recipe, held_for_bytes=held_for_bytes)))
     journal = Journal(
-        outbox.put, clock=_clock, stop_asked=control.stop_asked, watch_memory=watch_memory
+        outbox.put,
+        clock=_clock,
+        stop_asked=control.stop_asked,
+        watches={"memory": watch_memory, "processor": watch_processor},
     )
     try:
         run_ceilings(job, journal)
