@@ -3,25 +3,22 @@
 A run with long drafts tells, token by token, whether the drafter agreed with the target. A shorter
 draft length is played through those tokens: E comes from rounds that begin where they would begin,
 not from one rate for all positions, as agreement comes in stretches. A round that drafts d tokens
-then takes d c + v(d+1) + o, with c and v from held passes. What passes take longer while decoding
-than held, and o, are measured in the same run. Pure arithmetic.
+takes d c + v(d+1) + o: v from held passes; c, o, and by how much target passes take longer in place
+than held are measured in the same run. Pure arithmetic.
 """
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from edgeprof.analysis.latency import seconds
-from edgeprof.analysis.statistics import percentile, resampled
+from edgeprof.analysis.statistics import bootstrap_interval, resampled
 from edgeprof.analysis.variants import Answer, VariantRuns
 from edgeprof.session.records import Pass, Round
-
-_DRAWS = 300
-_SEED = 0
 
 
 class Agreement(Enum):
@@ -46,9 +43,6 @@ class Replay(NamedTuple):
 
     rounds: Counter[int]
     tokens: int
-
-    def plus(self, other: "Replay") -> "Replay":
-        return Replay(self.rounds + other.rounds, self.tokens + other.tokens)
 
 
 class RoundTimes(Struct, frozen=True, kw_only=True):
@@ -131,39 +125,28 @@ def _drafted(places: Sequence[Place], start: int, accepted: int, draft_tokens: i
 
 
 def round_times(
-    run: VariantRuns,
-    plain: VariantRuns,
-    verify_cost: Mapping[int, float],
-    held_s: Mapping[int, float],
-    held_draft_s: float | None,
+    run: VariantRuns, plain: VariantRuns, held_s: Mapping[int, float]
 ) -> RoundTimes | None:
     """The times of rounds by held passes, as they were in place in ``run``.
 
-    ``verify_cost`` is v by tokens, ``held_s`` the seconds of held target passes. None where nothing
-    can be compared.
+    ``held_s`` are the seconds of held target passes by tokens. None where nothing was decoded.
     """
     plain_s = _plain_s(plain)
-    if plain_s is None or 1 not in held_s:
-        return None
-    rounds = [(one, passes) for a in run.decoded for one, passes in rounds_with_passes(a)]
-    targets = [(p, held_s[1]) for _, passes in rounds for p in passes if p.phase != "draft"]
-    expected = [(between(verify_cost, p.tokens), seconds(p), one_s) for p, one_s in targets]
-    known = [(v * one_s, taken) for v, taken, one_s in expected if v is not None]
-    if not known:
+    rounds = [found for answer in run.decoded for found in rounds_with_passes(answer)]
+    passes = [one for _, own in rounds for one in own]
+    targets = [(between(held_s, p.tokens), seconds(p)) for p in passes if p.phase != "draft"]
+    known = [(held, taken) for held, taken in targets if held is not None]
+    if plain_s is None or not known:
         return None
     in_place = sum(taken for _, taken in known) / sum(held for held, _ in known)
-    drafts = [p for _, passes in rounds for p in passes if p.phase == "draft"]
-    between_s = sum(_between_drafts_s(passes) for _, passes in rounds)
-    drafted_s = sum(map(seconds, drafts)) + between_s
+    drafts = [one for one in passes if one.phase == "draft"]
+    drafted_s = sum(map(seconds, drafts)) + sum(_between_drafts_s(own) for _, own in rounds)
     whole_s = sum((one.t1_ns - one.t0_ns) / 1e9 for one, _ in rounds)
-    other_s = (whole_s - drafted_s - sum(taken for _, taken in known)) / len(rounds)
-    draft_s = drafted_s / len(drafts) if drafts else 0.0
-    if held_draft_s is None and drafts:
-        return None
+    other_s = whole_s - drafted_s - sum(taken for _, taken in targets)
     return RoundTimes(
-        draft_s=draft_s,
-        verify_s={n: v * held_s[1] * in_place for n, v in verify_cost.items()},
-        other_s=max(other_s, 0.0),
+        draft_s=drafted_s / len(drafts) if drafts else 0.0,
+        verify_s={tokens: held * in_place for tokens, held in held_s.items()},
+        other_s=max(other_s / len(rounds), 0.0),
         plain_s=plain_s,
     )
 
@@ -192,53 +175,50 @@ def _plain_s(plain: VariantRuns) -> float | None:
 
 def forecasts(run: VariantRuns, times: RoundTimes, lengths: Iterable[int]) -> list[Forecast]:
     """The speed-up at every length of which all costs are known."""
-    longest = run.draft_tokens or max((r.drafted for a in run.decoded for r in a.rounds), default=0)
+    drafted = [one.drafted for answer in run.decoded for one in answer.rounds]
+    longest = run.draft_tokens or max(drafted, default=0)
     answers = [places_of(answer.rounds, longest) for answer in run.decoded]
     found = []
     for length in lengths:
         replays = [replay(places, length) for places in answers if places]
-        gain = _gain(replays, times)
-        if gain is None:
+        timed = [_seconds(one, times) for one in replays]
+        known = [(one.tokens, s) for one, s in zip(replays, timed, strict=True) if s is not None]
+        if not known or len(known) < len(replays):
             continue
-        low, high = _band(replays, times)
-        whole = _sum(replays)
+        low, high = bootstrap_interval(len(known), _drawing(known, times.plain_s))
         found.append(
             Forecast(
                 draft_tokens=length,
-                predicted_speedup=gain,
+                predicted_speedup=_gain(known, times.plain_s),
                 low=low,
                 high=high,
-                tokens_per_round=whole.tokens / whole.rounds.total(),
+                tokens_per_round=sum(one.tokens for one in replays)
+                / sum(one.rounds.total() for one in replays),
             )
         )
     return found
 
 
-def _band(replays: Sequence[Replay], times: RoundTimes) -> tuple[float | None, float | None]:
-    if len(replays) < 2:
-        return None, None
-    rng = random.Random(_SEED)
-    draws = [_gain(resampled(replays, rng), times) or 0.0 for _ in range(_DRAWS)]
-    return percentile(draws, 0.025), percentile(draws, 0.975)
+def _drawing(
+    answers: Sequence[tuple[int, float]], plain_s: float
+) -> Callable[[random.Random], float]:
+    return lambda rng: _gain(resampled(answers, rng), plain_s)
 
 
-def _sum(replays: Iterable[Replay]) -> Replay:
-    whole = Replay(Counter(), 0)
-    for one in replays:
-        whole = whole.plus(one)
-    return whole
-
-
-def _gain(replays: Sequence[Replay], times: RoundTimes) -> float | None:
-    tokens = sum(one.tokens for one in replays)
+def _seconds(one: Replay, times: RoundTimes) -> float | None:
+    """All rounds of an answer; None where the cost of one of them is not known."""
     total_s = 0.0
-    for one in replays:
-        for drafted, count in one.rounds.items():
-            round_s = times.round_s(drafted)
-            if round_s is None:
-                return None
-            total_s += count * round_s
-    return tokens * times.plain_s / total_s if total_s > 0 else None
+    for drafted, count in one.rounds.items():
+        round_s = times.round_s(drafted)
+        if round_s is None:
+            return None
+        total_s += count * round_s
+    return total_s
+
+
+def _gain(answers: Sequence[tuple[int, float]], plain_s: float) -> float:
+    """Tokens for the time in which plain decoding would give one, over all answers."""
+    return sum(tokens for tokens, _ in answers) * plain_s / sum(taken for _, taken in answers)
 
 
 def between(known: Mapping[int, float], tokens: int) -> float | None:

@@ -80,6 +80,14 @@ def held_passes(session: Session, held: str) -> dict[str, list[Pass]]:
     return found
 
 
+def held_seconds(session: Session, held: str) -> dict[str, dict[int, float]]:
+    """Medians of held passes by model and tokens."""
+    return {
+        model: {n: statistics.median(times) for n, times in _seconds_by_tokens(passes).items()}
+        for model, passes in held_passes(session, held).items()
+    }
+
+
 def verify_costs(session: Session) -> list[VerifyCost]:
     """v(n) for every target and size that was held; none without passes of one token."""
     costs = []

@@ -29,17 +29,17 @@ from edgeprof.analysis.channels import (
     signal_figures,
     span_of,
 )
+from edgeprof.analysis.circumstances import byte_ratio, circumstances_of
 from edgeprof.analysis.comparison import (
     Output,
+    Pair,
     RoundCost,
-    ShorterDraft,
     decode_speedup,
     held_target_cost,
     output_of,
     pairs_of,
     predicted_speedup,
     round_cost,
-    shorter_drafts,
 )
 from edgeprof.analysis.disturbance import (
     Disturbance,
@@ -57,6 +57,7 @@ from edgeprof.analysis.energy import (
     mean_while_decoding,
     rail_of,
 )
+from edgeprof.analysis.forecast import Forecast, forecasts, round_times
 from edgeprof.analysis.joint_legs import Contention, contention_of
 from edgeprof.analysis.latency import (
     InterTokenLatency,
@@ -68,6 +69,7 @@ from edgeprof.analysis.latency import (
     time_to_first_token,
     tokens_per_s,
 )
+from edgeprof.analysis.limits import Evidence
 from edgeprof.analysis.loading import Load, loads_of
 from edgeprof.analysis.pass_cost import (
     Ceiling,
@@ -76,16 +78,18 @@ from edgeprof.analysis.pass_cost import (
     VerifyCost,
     ceilings_of,
     draft_costs,
+    held_seconds,
     pass_points,
     target_bandwidth,
     verify_costs,
 )
 from edgeprof.analysis.phases import CommandFigures, PhaseFigures, command_of, phases_of
 from edgeprof.analysis.provenance import sample_counts
+from edgeprof.analysis.round_terms import RoundTerms, round_terms
 from edgeprof.analysis.statistics import mean_of
 from edgeprof.analysis.synthetic import SyntheticRuns, synthetic_runs
 from edgeprof.analysis.variants import VariantRuns, plain_variant, variants_of
-from edgeprof.analysis.verdict import Evidence, Verdict, judge
+from edgeprof.analysis.verdict import Verdict, judge
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import ModelRecord, Session
 
@@ -147,8 +151,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
     decode_speedup: Quantity | None
     energy_ratio: Quantity | None
     predicted_speedup: Quantity | None
-    predicted_by_draft_tokens: list[ShorterDraft]
+    predicted_by_draft_tokens: list[Forecast]
     round_cost: RoundCost | None
+    round_terms: RoundTerms | None
     output: Output
     verdict: Verdict
 
@@ -212,7 +217,9 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
             *(_test_figures(run, session, readings) for run in synthetic_runs(session)),
         ],
         comparisons=[
-            _compare(run, plain_variant(runs, run.target), session, readings, rail, costs)
+            _compare(
+                run, plain_variant(runs, run.target), session, readings, rail, costs, disturbances
+            )
             for run in runs
             if run.drafter is not None
         ],
@@ -255,6 +262,18 @@ class _PassCosts:
         self.verify = verify_costs(session)
         self.draft = draft_costs(session, runs)
         self.points = pass_points(session, ceilings)
+        self._held_s = held_seconds(session, "verify")
+        self._held_draft_s = held_seconds(session, "draft")
+
+    def terms(self, run: VariantRuns, pairs: Sequence[Pair], cost: RoundCost) -> RoundTerms:
+        draft_s = self._held_draft_s.get(run.drafter or "", {}).get(1)
+        return round_terms(pairs, cost, self._held_s.get(run.target, {}), draft_s)
+
+    def forecasts(self, run: VariantRuns, plain: VariantRuns) -> list[Forecast]:
+        """At every length that held passes reach; an adaptive length is not one to replay."""
+        held_s = self._held_s.get(run.target, {})
+        times = None if run.draft_tokens is None else round_times(run, plain, held_s)
+        return [] if times is None else forecasts(run, times, range(1, max(held_s)))
 
     def v(self, target: str, tokens: int) -> Quantity | None:
         found = (c.measured for c in self.verify if (c.target, c.tokens) == (target, tokens))
@@ -364,12 +383,14 @@ def _compare(
     readings: Readings,
     rail: Rail,
     costs: _PassCosts,
+    disturbances: Sequence[Disturbance],
 ) -> Comparison:
     pairs = [] if plain is None else pairs_of(run, plain)
     speedup, cost = decode_speedup(pairs), round_cost(pairs)
+    terms = None if cost is None else costs.terms(run, pairs, cost)
     output = output_of(run.name, pairs, session.events, sampled=_is_sampled(session.info.recipe))
     acceptance = acceptance_of([r for answer in run.answers for r in answer.rounds])
-    shorter = shorter_drafts(run, acceptance, costs.verify, costs.draft)
+    predicted = [] if plain is None else costs.forecasts(run, plain)
     verified = (run.draft_tokens or 0) + 1
     evidence = Evidence(
         speedup=speedup,
@@ -378,14 +399,17 @@ def _compare(
         acceptance=acceptance,
         cost=cost,
         repeats=len({pair.plain.repeat for pair in pairs}),
+        terms=terms,
         held_target_cost=held_target_cost(run, costs.verify),
         draft_ratio=costs.c(run),
+        byte_ratio=byte_ratio(session.info.models, run),
         verify_cost=costs.v(run.target, verified),
         one_token=costs.point(run.target, 1),
         verify_pass=costs.point(run.target, verified),
-        shorter_drafts=shorter,
+        forecasts=predicted,
         output=output,
         clock_change=clock_change(run.legs, plain.legs, readings) if plain else None,
+        around=circumstances_of(session, run, readings, disturbances),
     )
     return Comparison(
         variant=run.name,
@@ -396,8 +420,9 @@ def _compare(
         decode_speedup=speedup,
         energy_ratio=energy_ratio(pairs, rail),
         predicted_speedup=predicted_speedup(run, costs.verify, costs.draft),
-        predicted_by_draft_tokens=shorter,
+        predicted_by_draft_tokens=predicted,
         round_cost=cost,
+        round_terms=terms,
         output=output,
         verdict=judge(evidence),
     )
