@@ -174,16 +174,24 @@ def _plain_s(plain: VariantRuns) -> float | None:
 
 
 def forecasts(run: VariantRuns, times: RoundTimes, lengths: Iterable[int]) -> list[Forecast]:
-    """The speed-up at every length of which all costs are known."""
+    """The speed-up at every length of which all costs are known.
+
+    Up to the length that was run the tokens are replayed. Beyond it, for a draft model, each round
+    whose tokens all stood goes on with the acceptance of the run.
+    """
     drafted = [one.drafted for answer in run.decoded for one in answer.rounds]
     longest = run.draft_tokens or max(drafted, default=0)
-    answers = [places_of(answer.rounds, longest) for answer in run.decoded]
+    answers = [answer.rounds for answer in run.decoded if answer.rounds]
     found = []
     for length in lengths:
-        replays = [replay(places, length) for places in answers if places]
-        timed = [_seconds(one, times) for one in replays]
-        known = [(one.tokens, s) for one, s in zip(replays, timed, strict=True) if s is not None]
-        if not known or len(known) < len(replays):
+        if length <= longest:
+            gained = [_replayed(rounds, longest, length, times) for rounds in answers]
+        elif run.drafter_kind == "model":
+            gained = _beyond(answers, longest, length, times)
+        else:
+            continue
+        known = [one for one in gained if one is not None]
+        if not known or len(known) < len(answers):
             continue
         low, high = bootstrap_interval(len(known), _drawing(known, times.plain_s))
         found.append(
@@ -192,33 +200,64 @@ def forecasts(run: VariantRuns, times: RoundTimes, lengths: Iterable[int]) -> li
                 predicted_speedup=_gain(known, times.plain_s),
                 low=low,
                 high=high,
-                tokens_per_round=sum(one.tokens for one in replays)
-                / sum(one.rounds.total() for one in replays),
+                tokens_per_round=sum(one.tokens for one in known)
+                / sum(one.rounds for one in known),
             )
         )
     return found
 
 
-def _drawing(
-    answers: Sequence[tuple[int, float]], plain_s: float
-) -> Callable[[random.Random], float]:
+class _Answered(NamedTuple):
+    """What an answer would give and take."""
+
+    tokens: float
+    rounds: int
+    seconds: float
+
+
+def _replayed(
+    rounds: Sequence[Round], longest: int, length: int, times: RoundTimes
+) -> _Answered | None:
+    found = replay(places_of(rounds, longest), length)
+    taken = [_taken(times.round_s(drafted), count) for drafted, count in found.rounds.items()]
+    known = [one for one in taken if one is not None]
+    if len(known) < len(taken):
+        return None
+    return _Answered(found.tokens, found.rounds.total(), sum(known))
+
+
+def _taken(round_s: float | None, count: int) -> float | None:
+    return None if round_s is None else round_s * count
+
+
+def _beyond(
+    answers: Sequence[Sequence[Round]], longest: int, length: int, times: RoundTimes
+) -> list[_Answered | None]:
+    """As many rounds as there were; of those that drafted the longest, each drafts more."""
+    every = [one for rounds in answers for one in rounds]
+    evaluated = sum(one.evaluated for one in every)
+    rate = sum(one.accepted for one in every) / evaluated if evaluated else 0.0
+    more = sum(rate**i for i in range(1, length - longest + 1))
+    found: list[_Answered | None] = []
+    for rounds in answers:
+        seconds = [
+            times.round_s(length if one.drafted >= longest else one.drafted) for one in rounds
+        ]
+        known = [one for one in seconds if one is not None]
+        whole = sum(one.accepted >= longest for one in rounds)
+        tokens = sum(one.emitted for one in rounds) + more * whole
+        complete = len(known) == len(seconds)
+        found.append(_Answered(tokens, len(rounds), sum(known)) if complete else None)
+    return found
+
+
+def _drawing(answers: Sequence[_Answered], plain_s: float) -> Callable[[random.Random], float]:
     return lambda rng: _gain(resampled(answers, rng), plain_s)
 
 
-def _seconds(one: Replay, times: RoundTimes) -> float | None:
-    """All rounds of an answer; None where the cost of one of them is not known."""
-    total_s = 0.0
-    for drafted, count in one.rounds.items():
-        round_s = times.round_s(drafted)
-        if round_s is None:
-            return None
-        total_s += count * round_s
-    return total_s
-
-
-def _gain(answers: Sequence[tuple[int, float]], plain_s: float) -> float:
+def _gain(answers: Sequence[_Answered], plain_s: float) -> float:
     """Tokens for the time in which plain decoding would give one, over all answers."""
-    return sum(tokens for tokens, _ in answers) * plain_s / sum(taken for _, taken in answers)
+    return sum(one.tokens for one in answers) * plain_s / sum(one.seconds for one in answers)
 
 
 def between(known: Mapping[int, float], tokens: int) -> float | None:

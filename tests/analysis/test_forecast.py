@@ -119,6 +119,20 @@ def test_the_length_that_was_run_is_the_speed_up_that_was_measured(maker: Sessio
     assert one.low == pytest.approx(one.predicted_speedup)  # both answers are alike
 
 
+def test_beyond_what_was_run_rounds_go_on_as_they_went(maker: SessionMaker) -> None:
+    """4 of 7 evaluated tokens stood; of four rounds one kept both its tokens, and would give 4/7
+    more at K = 3 and 4/7 + 16/49 at K = 4. A round then takes 9 + v(4) + 4 ms and 12 + v(5) + 4."""
+    run, plain = run_of(maker)
+    times = round_times(run, plain, held_s={1: 0.012, 3: 0.016, 5: 0.024})
+    assert times is not None
+    found = {one.draft_tokens: one for one in forecasts(run, times, range(1, 9))}
+    assert list(found) == [1, 2, 3, 4]
+    assert found[3].tokens_per_round == pytest.approx(2 + (4 / 7) / 4)
+    assert found[3].predicted_speedup == pytest.approx((8 + 4 / 7) * 20 / (4 * (9 + 25 + 4)))
+    more = 4 / 7 + 16 / 49
+    assert found[4].predicted_speedup == pytest.approx((8 + more) * 20 / (4 * (12 + 30 + 4)))
+
+
 def test_nothing_decoded_or_held_is_no_forecast(maker: SessionMaker) -> None:
     run, plain = run_of(maker)
     assert round_times(run, plain, held_s={}) is None
