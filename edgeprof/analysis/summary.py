@@ -69,6 +69,7 @@ from edgeprof.analysis.latency import (
     time_to_first_token,
     tokens_per_s,
 )
+from edgeprof.analysis.length_sweep import LengthSweep, length_sweeps
 from edgeprof.analysis.limits import Evidence
 from edgeprof.analysis.loading import Load, loads_of
 from edgeprof.analysis.pass_cost import (
@@ -173,6 +174,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     loads: list[Load]
     legs: list[VariantFigures]
     comparisons: list[Comparison]
+    draft_lengths: list[LengthSweep] = []
     verify_cost: list[VerifyCost]
     draft_cost: list[DraftCost]
     ceilings: list[Ceiling]
@@ -206,6 +208,11 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
     absent = absences(session, channels)
     rail = rail_of(readings, absent)
     idle = idle_of(session, readings, rail)
+    comparisons = [
+        _compare(run, plain_variant(runs, run.target), session, readings, rail, costs, disturbances)
+        for run in runs
+        if run.drafter is not None
+    ]
     return Summary(
         session=_head(session, span.seconds),
         environment=without_private(info.environment),
@@ -216,13 +223,8 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
             *(_figures(run, session, readings, rail, idle) for run in runs),
             *(_test_figures(run, session, readings) for run in synthetic_runs(session)),
         ],
-        comparisons=[
-            _compare(
-                run, plain_variant(runs, run.target), session, readings, rail, costs, disturbances
-            )
-            for run in runs
-            if run.drafter is not None
-        ],
+        comparisons=comparisons,
+        draft_lengths=length_sweeps(comparisons),
         verify_cost=costs.verify,
         draft_cost=costs.draft,
         ceilings=ceilings,

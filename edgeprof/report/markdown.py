@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 from edgeprof.analysis.summary import Summary
 from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.headline import contrast, headlines, stamps
+from edgeprof.report.length_sweep import sweep_notes, sweep_table
 from edgeprof.report.session_tables import (
     acceptance_table,
     ceiling_table,
@@ -128,6 +129,7 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
     yield _titled("Speed", pipe_table(variant_table(summary)), _plot("tokens-per-second", plots))
     yield pipe_table(repeat_table(summary))
     yield pipe_table(latency_table(summary))
+    yield _titled("Draft lengths", pipe_table(sweep_table(summary)), *sweep_notes(summary))
     yield _titled("Synthetic tests", pipe_table(synthetic_table(summary)))
     yield _titled("Output", _output(summary))
     yield _titled(
