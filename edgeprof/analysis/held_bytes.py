@@ -12,17 +12,20 @@ passed is left out, by which a boxcar has forgotten what was before. Pure arithm
 import math
 import random
 import statistics
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from edgeprof.analysis.channels import Channel
 from edgeprof.analysis.statistics import percentile, resampled
 from edgeprof.session.records import Leg, Pass, Signal
+
+_Column = npt.NDArray[Any]
 
 IDLE = "idle"
 LEAST_DELAYS = 6.0  # six time constants, or three widths of a boxcar
@@ -184,52 +187,39 @@ def _stretch(
 
 def trace_of(channel: Channel, t0_ns: int, t1_ns: int) -> Trace | None:
     """What a channel read in a time; None where its readings do not cover it."""
-    first = bisect_left(channel.times_ns, t0_ns)
-    last = bisect_left(channel.times_ns, t1_ns)
-    if last - first < _LEAST_READINGS:
+    first, last = np.searchsorted(channel.times_ns, (t0_ns, t1_ns))
+    times, values = channel.times_ns[first:last], channel.values[first:last]
+    if len(times) < _LEAST_READINGS:
         return None
-    held = channel.held[bisect_left(channel.held, first) : bisect_left(channel.held, last - 1)]
-    covered_ns = sum(channel.times_ns[i + 1] - channel.times_ns[i] for i in held)
+    covered_ns = np.diff(times)[channel.held[first : last - 1]].sum()
     if covered_ns < _LEAST_COVERAGE * (t1_ns - t0_ns):
         return None
-    start_ns, end_ns = (round(statistics.fmean(t)) for t in _ends(channel.times_ns[first:last]))
-    start, end = (statistics.fmean(some) for some in _ends(channel.values[first:last]))
+    start_ns, end_ns = (round(float(np.mean(some))) for some in _ends(times))
+    start, end = (float(np.mean(some)) for some in _ends(values))
     slope = (end - start) / ((end_ns - start_ns) / 1e9)
     return Trace(start_ns, end_ns, _mean(channel, start_ns, end_ns), slope)
 
 
-def _ends(values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+def _ends(values: _Column) -> tuple[_Column, _Column]:
     return values[:_END_READINGS], values[-_END_READINGS:]
 
 
 def _mean(channel: Channel, t0_ns: int, t1_ns: int) -> float:
     """Of readings joined by straight lines, also across a gap, where nothing else is known."""
-    first, last = bisect_left(channel.times_ns, t0_ns), bisect_left(channel.times_ns, t1_ns)
-    times = [t0_ns, *channel.times_ns[first:last], t1_ns]
-    ends = _between(channel, first - 1, t0_ns), _between(channel, last - 1, t1_ns)
-    values = [ends[0], *channel.values[first:last], ends[1]]
-    area = math.fsum(
-        (values[i] + values[i + 1]) / 2 * (times[i + 1] - times[i]) for i in range(len(times) - 1)
-    )
-    return area / (t1_ns - t0_ns)
-
-
-def _between(channel: Channel, i: int, t_ns: int) -> float:
-    """On the line from reading ``i`` to the next one, or the only one of them that there is."""
-    times, values = channel.times_ns, channel.values
-    if i < 0 or i + 1 >= len(times):
-        return values[max(i, 0)]
-    part = (t_ns - times[i]) / (times[i + 1] - times[i])
-    return values[i] + part * (values[i + 1] - values[i])
+    first, last = np.searchsorted(channel.times_ns, (t0_ns, t1_ns))
+    times_ns = np.concatenate([[t0_ns], channel.times_ns[first:last], [t1_ns]])
+    values = np.interp(times_ns, channel.times_ns, channel.values)
+    area = ((values[:-1] + values[1:]) / 2 * np.diff(times_ns)).sum()
+    return float(area) / (t1_ns - t0_ns)
 
 
 def _reading_at(channel: Channel, t_ns: int) -> float | None:
     """Between the readings around a time; None where they lie further apart than a moment."""
-    next_one = bisect_left(channel.times_ns, t_ns)
-    around = channel.times_ns[max(next_one - 1, 0) : next_one + 1]
+    after = int(np.searchsorted(channel.times_ns, t_ns))
+    around = channel.times_ns[max(after - 1, 0) : after + 1]
     if len(around) < 2 or around[1] - around[0] > _MOMENT_S * 1e9:
         return None
-    return _between(channel, next_one - 1, t_ns)
+    return float(np.interp(t_ns, channel.times_ns, channel.values))
 
 
 def fit_delay(stretches: Sequence[Stretch]) -> Delay | None:

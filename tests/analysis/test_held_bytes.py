@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -65,11 +66,10 @@ def channel_of(
     signal = Signal(id=1, name="dram_bandwidth_bytes_per_s", unit="B/s", source="sysfs")
     return Channel(
         signal=signal,
-        times_ns=times,
-        values=[shown(t / 1e9 - late_s) for t in times],
-        held=[i for i in range(len(times) - 1) if steps[i + 1] - steps[i] <= 3],
+        times_ns=np.array(times),
+        values=np.array([shown(t / 1e9 - late_s) for t in times]),
+        held=np.diff(steps) <= 3,
         qualities={"simulated": len(times)},
-        intervals_s=[],
         suspect=None,
     )
 
@@ -180,7 +180,7 @@ def test_the_line_of_the_duty_blocks() -> None:
 
 def test_bands_hold_the_estimate_and_are_not_points() -> None:
     channel = channel_of(exponential(0.7))
-    noisy = [v * (1 + 0.02 * (-1) ** (i // 7)) for i, v in enumerate(channel.values)]
+    noisy = channel.values * (1 + 0.02 * (-1.0) ** (np.arange(channel.n) // 7))
     stretches = stretches_of(legs(), replace(channel, values=noisy), 0.7)
     held = hold(stretches, Delay(0.7, 5))
     values = [draw.bytes_per_pass[KEYS[40e9]] for draw in held.draws]
