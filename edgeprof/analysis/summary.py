@@ -45,6 +45,7 @@ from edgeprof.analysis.disturbance import (
     Disturbance,
     disturbances_of,
     disturbed_words,
+    heating,
     left_out_legs,
 )
 from edgeprof.analysis.energy import (
@@ -242,6 +243,7 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
         warnings=[
             *disturbed_words(disturbances, with_disturbed=with_disturbed),
             *caveats(session, runs, costs.points, temperatures, signals, emc_clock_range(readings)),
+            *heating(readings),
         ],
     )
 

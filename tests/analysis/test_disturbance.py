@@ -127,5 +127,7 @@ def test_the_hottest_rise_is_told(maker: SessionMaker) -> None:
     start, end = session.legs[0].t0_ns, session.legs[-1].t1_ns or 0
     maker.signal("temp_c.gpu", "deg C", [(start, 50.0), (end, 61.0)])
     maker.signal("temp_c.cpu", "deg C", [(start, 50.0), (end, 53.0)])
-    assert heating(Readings(channels_of(maker.session()))) == "gpu went from 50 to 61 degrees C"
-    assert heating(Readings([])) is None
+    (told,) = heating(Readings(channels_of(maker.session())))
+    assert told.startswith("gpu went from 50 to 61 degrees C during the session")
+    assert told in summarise(maker.session()).warnings
+    assert list(heating(Readings([]))) == []
