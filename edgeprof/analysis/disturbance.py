@@ -18,6 +18,7 @@ from edgeprof.units import show
 
 _OTHERS_CORES = 0.5  # that other programs took, on average over a leg
 _STOLEN_CORES = 0.25
+_SHORTEST_S = 0.2  # the system counts in hundredths of a second
 _SWAPPED_BYTES = 16 << 20
 _CLOCK_DROP = 0.05  # below the median of the variant's legs
 _CLOCKS = ("emc_clock_hz", "gpu_clock_hz", "cpu_clock_hz")
@@ -128,7 +129,7 @@ def neighbours(leg: Leg) -> Iterator[str]:
     """What other programs, or other machines on the same host, took of the processor meanwhile."""
     seconds = 0.0 if leg.t1_ns is None else (leg.t1_ns - leg.t0_ns) / 1e9
     processor = leg.attrs.get("processor")
-    if seconds <= 0 or not isinstance(processor, dict):
+    if seconds < _SHORTEST_S or not isinstance(processor, dict):
         return
     for key, limit, who in (
         ("others_s", _OTHERS_CORES, "other programs took"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from made_session import MS, SessionMaker
+from made_session import MS, SessionMaker, plain
 from msgspec.structs import replace
 
 from edgeprof.analysis.board import Readings
@@ -93,6 +93,15 @@ def test_a_clock_that_fell_in_one_leg(maker: SessionMaker) -> None:
     maker.signal("gpu_clock_hz", "Hz", values)
     (one,) = found(maker.session())
     assert one.reasons == ["gpu_clock_hz fell to 550 MHz from 612 MHz"]
+
+
+def test_a_leg_too_short_for_the_systems_count_is_not_judged(maker: SessionMaker) -> None:
+    """One answer of 50 + 20 ms: a hundredth of a second more or less would decide."""
+    for repeat in range(2):
+        maker.decode_leg("fp32", repeat=repeat, rounds=[plain(20)], answers={"chat": [1, 2]})
+        leg = maker.legs[-1]
+        maker.legs[-1] = replace(leg, attrs={**leg.attrs, "processor": {"others_s": 0.07}})
+    assert found(maker.session()) == []
 
 
 def test_figures_come_from_the_other_legs(maker: SessionMaker) -> None:
