@@ -321,6 +321,13 @@ def widening(n: int) -> float:
     return t / _Z_90 * math.sqrt(n / (n - 1))
 
 
+def widened_band(value: float, draws: Sequence[float], n: int) -> tuple[float, float]:
+    """The 5 % and 95 % points of draws of a mean of ``n``, as far from it as they should be."""
+    wide = widening(n)
+    low, high = percentile(draws, 0.05), percentile(draws, 0.95)
+    return value + wide * (low - value), value + wide * (high - value)
+
+
 def stuck_reason(channel: Channel, legs: Sequence[tuple[PhaseKey, Leg]]) -> str | None:
     """A counter that shows one and the same reading from an idle leg into a busy one, or back,
     follows nothing."""
@@ -342,14 +349,6 @@ def stuck_reason(channel: Channel, legs: Sequence[tuple[PhaseKey, Leg]]) -> str 
 
 def _named(key: PhaseKey) -> str:
     return IDLE if key.phase == IDLE else f"{key.phase} of {key.model}"
-
-
-def period_of(leg: Leg, passes: Sequence[Pass]) -> float | None:
-    """From pass to pass; None where fewer than three were run."""
-    if len(passes) < 3:
-        return None
-    starts = sorted(one.t0_ns for one in passes)
-    return (starts[-1] - starts[0]) / 1e9 / (len(starts) - 1)
 
 
 def share_inside(one: Pass, t0_ns: int, t1_ns: int) -> float:
