@@ -37,7 +37,7 @@ WEIGHTS = ("fp32", "int4")
 DRAFTERS = ("ngram", "draft")
 LONGEST = 8
 HELD_REPEATS = 30
-PER_SESSION = 11  # held-out prompts
+PER_SESSION = 16  # held-out prompts
 TEMPLATE = "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -74,7 +74,7 @@ def recipes(repeats: int) -> Iterator[tuple[str, Recipe]]:
     parts = range(0, len(held_out_prompts()), PER_SESSION)
     for weights in WEIGHTS:
         yield f"{weights}-calibration", recipe(weights, [LONGEST], calibration_prompts(), 128)
-    for repeat, weights, start in product(range(1, repeats + 1), WEIGHTS, parts):
+    for repeat, start, weights in product(range(1, repeats + 1), parts, WEIGHTS):
         part = held_out_prompts()[start : start + PER_SESSION]
         name = f"{weights}-held-out-{repeat}-{start // PER_SESSION + 1}"
         yield name, recipe(weights, list(range(1, LONGEST)), part, 64)
