@@ -33,9 +33,8 @@ _LONGEST_WINDOW_S = 1.5
 _SHORTEST_LEG_S = 2.0
 _SPARE = 1.1  # the delay that is fitted then is a little off on either side
 _SETTLING = 2.0  # mean delays until a boxcar has forgotten what was before
-_MOMENT_S = 0.15
 _MARGIN_S = 0.1  # clocks of counter and passes may differ by that much
-_EDGE_S = 0.05  # to which an edge is known: a reading, and the short pause between legs
+_EDGE_S = 0.05  # to which an edge is known at best: passes and counter start and end apart
 _END_READINGS = 4  # whose mean is the reading at an end of a stretch
 _LEAST_READINGS = 12
 _LEAST_COVERAGE = 0.8
@@ -99,10 +98,12 @@ class Stretch(Struct, frozen=True, kw_only=True):
 
 
 class Delay(NamedTuple):
-    """Mean delay of the counter, its clock's lateness included, and how many edges told it."""
+    """Mean delay of the counter, its clock's lateness included, and how many edges told it; an edge
+    is known to ``edge_s``."""
 
     seconds: float
     edges: int
+    edge_s: float = 0.05
 
 
 class Draw(NamedTuple):
@@ -150,10 +151,16 @@ def settled(
         if fitted is None:
             return found, None
         moved = abs(fitted.seconds - delay.seconds)
-        delay = fitted
+        delay = fitted._replace(edge_s=_edge_s(channel))
         if moved < 0.01:
             break
     return found, delay
+
+
+def _edge_s(channel: Channel) -> float:
+    """A reading apart, and what lies between two legs."""
+    intervals_s = channel.intervals_s
+    return max(_EDGE_S, float(np.median(intervals_s)) if len(intervals_s) else 0.0)
 
 
 def stretches_of(
@@ -214,10 +221,9 @@ def _mean(channel: Channel, t0_ns: int, t1_ns: int) -> float:
 
 
 def _reading_at(channel: Channel, t_ns: int) -> float | None:
-    """Between the readings around a time; None where they lie further apart than a moment."""
-    after = int(np.searchsorted(channel.times_ns, t_ns))
-    around = channel.times_ns[max(after - 1, 0) : after + 1]
-    if len(around) < 2 or around[1] - around[0] > _MOMENT_S * 1e9:
+    """Between the readings around a time; None where one is missing there."""
+    before = int(np.searchsorted(channel.times_ns, t_ns)) - 1
+    if before < 0 or before >= len(channel.held) or not channel.held[before]:
         return None
     return float(np.interp(t_ns, channel.times_ns, channel.values))
 
@@ -255,7 +261,7 @@ def hold(stretches: Sequence[Stretch], delay: Delay) -> Held:
     levels = {key: _levels(same, delay.seconds) for key, same in by_key.items()}
     estimate = _from_levels(by_key, levels, delay.seconds)
     rng = random.Random(_SEED)
-    draws = [_redraw(by_key, estimate, rng) for _ in range(_DRAWS)]
+    draws = [_redraw(by_key, estimate, delay.edge_s, rng) for _ in range(_DRAWS)]
     return Held(
         estimate=estimate,
         draws=draws,
@@ -293,7 +299,10 @@ def _from_levels(
 
 
 def _redraw(
-    by_key: Mapping[PhaseKey, Sequence[Stretch]], estimate: Draw, rng: random.Random
+    by_key: Mapping[PhaseKey, Sequence[Stretch]],
+    estimate: Draw,
+    edge_s: float,
+    rng: random.Random,
 ) -> Draw:
     """Legs of each phase drawn with replacement, the delay fitted anew on what was drawn.
 
@@ -304,7 +313,7 @@ def _redraw(
     drawn = {key: resampled(same, rng) for key, same in by_key.items()}
     fitted = fit_delay([one for same in drawn.values() for one in same])
     delay_s = estimate.delay_s if fitted is None else fitted.seconds
-    delay_s += rng.uniform(-_EDGE_S, _EDGE_S)
+    delay_s += rng.uniform(-edge_s, edge_s)
     levels = {key: _levels(same, delay_s) for key, same in drawn.items()}
     for key, same in by_key.items():
         middle, wide = statistics.fmean(_levels(same, delay_s)), widening(len(same))

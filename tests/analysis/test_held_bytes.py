@@ -127,6 +127,17 @@ def test_without_edges_there_is_no_delay() -> None:
     assert fit_delay([]) is None
 
 
+def test_a_slow_source_tells_an_edge_less_exactly() -> None:
+    """Five readings a second, as tegrastats gives: an edge is known to 0.2 s."""
+    fast = channel_of(exponential(0.9))
+    times_ns, values = fast.times_ns[::4], fast.values[::4]
+    slow = replace(fast, times_ns=times_ns, values=values, held=np.diff(times_ns) > 0)
+    stretches, delay = settled(legs(), slow)
+    assert delay is not None and delay.edges == 5 and delay.edge_s == pytest.approx(0.2)
+    held = hold(stretches, delay).estimate
+    assert held.bytes_per_pass[KEYS[40e9]] == pytest.approx(1.9e9, rel=0.01)
+
+
 def test_few_legs_are_less_sure_than_their_percentiles() -> None:
     assert widening(1) == 1.0
     # t of 3 degrees 2.353, normal point 1.645, sqrt(4 / 3)
