@@ -12,23 +12,32 @@ minutes only; call it again until it says that nothing is missing.
 
 import argparse
 import random
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from speed_rounds import read_prompts
 
+from edgeprof.analysis.comparison import Pair, decode_speedup, pairs_of
+from edgeprof.analysis.forecast import RoundTimes, forecasts, round_times
+from edgeprof.analysis.latency import seconds
+from edgeprof.analysis.pass_cost import held_passes
+from edgeprof.analysis.variants import VariantRuns, plain_variant, variants_of
 from edgeprof.catalog import find_recipe
 from edgeprof.cli.prepare import prepare
 from edgeprof.profiling.recorder import record
 from edgeprof.recipe import ModelDrafter, Prompt, Recipe, Variant, override, read_recipe
+from edgeprof.session.records import Session
+from edgeprof.session.store import read_session
 
 WEIGHTS = ("fp32", "int4")
 DRAFTERS = ("ngram", "draft")
 LONGEST = 8
 HELD_REPEATS = 30
-PER_SESSION = 11  # held-out prompts
+PER_SESSION = 16  # held-out prompts
 TEMPLATE = "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -65,7 +74,7 @@ def recipes(repeats: int) -> Iterator[tuple[str, Recipe]]:
     parts = range(0, len(held_out_prompts()), PER_SESSION)
     for weights in WEIGHTS:
         yield f"{weights}-calibration", recipe(weights, [LONGEST], calibration_prompts(), 128)
-    for repeat, weights, start in product(range(1, repeats + 1), WEIGHTS, parts):
+    for repeat, start, weights in product(range(1, repeats + 1), parts, WEIGHTS):
         part = held_out_prompts()[start : start + PER_SESSION]
         name = f"{weights}-held-out-{repeat}-{start // PER_SESSION + 1}"
         yield name, recipe(weights, list(range(1, LONGEST)), part, 64)
@@ -110,6 +119,63 @@ def collect(folder: Path, repeats: int) -> None:
     print("nothing is missing")
 
 
+def compare(folder: Path) -> None:
+    """Predictions from the calibration session against what the held-out prompts were given."""
+    print("| weights | drafter | K | predicted | measured | ratio | with their acceptance |")
+    print("|---|---|---|---|---|---|---|")
+    for weights, drafter in product(WEIGHTS, DRAFTERS):
+        calibration = read_session(folder / f"{weights}-calibration.sqlite")
+        held_out = [read_session(path) for path in sorted(folder.glob(f"{weights}-held-out-*"))]
+        times, run = _calibrated(calibration, held_out, weights, drafter)
+        for one in forecasts(run, times, range(1, LONGEST)):
+            pairs = _pairs(held_out, weights, drafter, one.draft_tokens)
+            measured = decode_speedup(pairs)
+            assert measured is not None and measured.value is not None
+            own = _with_their_acceptance(pairs, times)
+            print(
+                f"| {weights} | {drafter} | {one.draft_tokens} "
+                f"| {one.predicted_speedup:.2f} [{one.low:.2f}, {one.high:.2f}] "
+                f"| {measured.value:.2f} [{measured.low:.2f}, {measured.high:.2f}] "
+                f"| {one.predicted_speedup / measured.value:.3f} | {own / measured.value:.3f} |"
+            )
+
+
+def _calibrated(
+    calibration: Session, held_out: list[Session], weights: str, drafter: str
+) -> tuple[RoundTimes, VariantRuns]:
+    """Held passes of all sessions together; the rest from the calibration."""
+    runs = variants_of(calibration)
+    plain = plain_variant(runs, weights)
+    assert plain is not None
+    (run,) = (one for one in runs if one.drafter == drafter)
+    passes: dict[int, list[float]] = defaultdict(list)
+    for session in (calibration, *held_out):
+        for one in held_passes(session, "verify")[weights]:
+            passes[one.tokens].append(seconds(one))
+    held_s = {tokens: median(times) for tokens, times in passes.items()}
+    times = round_times(run, plain, held_s)
+    assert times is not None
+    return times, run
+
+
+def _pairs(held_out: list[Session], weights: str, drafter: str, length: int) -> list[Pair]:
+    found: list[Pair] = []
+    for session in held_out:
+        runs = variants_of(session)
+        plain = plain_variant(runs, weights)
+        for run in runs:
+            if plain is not None and (run.drafter, run.draft_tokens) == (drafter, length):
+                found += pairs_of(run, plain)
+    return found
+
+
+def _with_their_acceptance(pairs: list[Pair], times: RoundTimes) -> float:
+    """The same times, with the rounds that really came: what is left is the error of the times."""
+    rounds = [one for pair in pairs for one in pair.speculative.rounds]
+    total_s = sum(times.round_s(one.drafted) or 0.0 for one in rounds)
+    return sum(one.emitted for one in rounds) * times.plain_s / total_s
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["collect", "compare"])
@@ -118,6 +184,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "collect":
         collect(given.folder, given.repeats)
+    else:
+        compare(given.folder)
 
 
 if __name__ == "__main__":

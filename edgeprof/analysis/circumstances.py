@@ -19,6 +19,7 @@ _MOVED = 0.02
 _SWAPPED_BYTES = 16 << 20
 _FAULTS_PER_S = 20  # pages read back from disk: weights that were dropped and are needed again
 _OTHERS_CORES = 0.5
+_SHORTEST_S = 0.2  # the system counts in hundredths of a second
 _OVERLAP = 0.1  # of the draft's time during which the target ran too
 _VOCABULARY = 0.01  # padding of one tokenizer's tables differs by less
 
@@ -157,7 +158,7 @@ def _cores(
     told = [(leg, p) for leg in legs if isinstance(p := leg.attrs.get("processor"), dict)]
     seconds = sum(_length_s(leg) for leg, _ in told)
     others = sum(_number(p, "others_s") for _, p in told)
-    if seconds > 0 and others / seconds >= _OTHERS_CORES:
+    if seconds >= _SHORTEST_S and others / seconds >= _OTHERS_CORES:
         return f"other programs took {others / seconds:.1f} cores while it ran"
     cores = environment.get("cores")
     on_cpu = [m for m in (target, draft) if m is not None and m.provider == "cpu"]

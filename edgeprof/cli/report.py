@@ -18,11 +18,10 @@ Form = Literal["text", "json", "md", "csv"]
 
 
 class _Wishes(NamedTuple):
-    """What the options say about the figures and their files."""
+    """What the options say about the files."""
 
     figures: str
     csv_dialect: str
-    with_disturbed: bool
 
 
 class _Files(NamedTuple):
@@ -97,18 +96,24 @@ def command(
     if open_it and chosen not in _FORMS:
         raise click.UsageError(f"--open shows what is written as files, and {chosen} is not")
     on_stdout = output is None and not open_it and chosen in ("text", "json", "md")
-    wishes = _Wishes(figures, "", with_disturbed)
     if chosen in _FORMS and not on_stdout:
         folder = output or Path(f"{session.stem}-report")
-        complete = _write_files(session, folder, chosen, wishes, force, open_it)
+        wishes = _Wishes(figures, "")
+        complete = _write_files(session, folder, chosen, wishes, with_disturbed, force, open_it)
     else:
-        complete = _write_text(session, output, chosen, wishes, force)
+        complete = _write_text(session, output, chosen, with_disturbed, force)
     if not complete:
         raise PartialResult(f"{session}: the session is incomplete; the figures cover what it has")
 
 
 def _write_files(
-    path: Path, folder: Path, form: Form, wishes: _Wishes, force: bool, open_it: bool
+    path: Path,
+    folder: Path,
+    form: Form,
+    wishes: _Wishes,
+    with_disturbed: bool,
+    force: bool,
+    open_it: bool,
 ) -> bool:
     """Whether the session was complete. The folder is checked before the session is read."""
     from edgeprof.analysis.summary import summarise
@@ -119,7 +124,7 @@ def _write_files(
     files = _FORMS[form]()
     check_folder(folder, files.names(wishes), force=force)
     session = read_session(path)
-    summary = summarise(session, with_disturbed=wishes.with_disturbed)
+    summary = summarise(session, with_disturbed=with_disturbed)
     with report_folder(folder):
         report = files.write(session, summary, folder, wishes)
     for headline in headlines(summary):
@@ -130,7 +135,9 @@ def _write_files(
     return summary.session.complete
 
 
-def _write_text(path: Path, output: Path | None, form: Form, wishes: _Wishes, force: bool) -> bool:
+def _write_text(
+    path: Path, output: Path | None, form: Form, with_disturbed: bool, force: bool
+) -> bool:
     """Whether the session was complete."""
     from edgeprof.analysis.summary import summarise
     from edgeprof.report.markdown import markdown
@@ -138,7 +145,7 @@ def _write_text(path: Path, output: Path | None, form: Form, wishes: _Wishes, fo
     from edgeprof.report.text import session_text
     from edgeprof.session.store import read_session
 
-    summary = summarise(read_session(path), with_disturbed=wishes.with_disturbed)
+    summary = summarise(read_session(path), with_disturbed=with_disturbed)
     if form == "json":
         _put(json_text(summary), output, force)
     elif form == "md":

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from edgeprof.analysis.attribution import DUTY, HELD_BYTES
+from edgeprof.analysis.held_legs import DUTY, HELD_BYTES
 from edgeprof.errors import FileFault
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.profiling.ceilings import run_ceilings

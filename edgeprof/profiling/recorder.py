@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from edgeprof import __version__
 from edgeprof import errors as faults
 from edgeprof.analysis.attribution import BANDWIDTH
+from edgeprof.analysis.disturbance import neighbours
 from edgeprof.analysis.held_bytes import held_seconds
 from edgeprof.errors import EdgeprofError, EnvironmentFault
 from edgeprof.hardware.memory_state import read_memory_state
@@ -206,6 +207,7 @@ class _Run:
                 self.passes += 1
             elif isinstance(message, Leg):
                 self._open_leg = message if message.status == "running" else None
+                self._note_neighbours(message)
                 self._progress.leg(message)
 
     def _take_sample(self, record: Signal | Sample | Event) -> None:
@@ -243,6 +245,19 @@ class _Run:
         self._end_open_leg("died")
         self.failure = _fault_of_death(cause, decoder.last_words())
         self._writer.update_info(ended_reason=str(self.failure))
+
+    def _note_neighbours(self, leg: Leg) -> None:
+        """A leg that has ended says what others took of the processor."""
+        for reason in neighbours(leg):
+            self._writer.add(
+                Event(
+                    leg_id=leg.id,
+                    t_ns=leg.t1_ns or leg.t0_ns,
+                    kind="neighbours",
+                    severity="warning",
+                    detail={"reason": reason},
+                )
+            )
 
     def _end_open_leg(self, status: LegStatus) -> None:
         if self._open_leg is not None:

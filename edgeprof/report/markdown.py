@@ -20,6 +20,7 @@ from edgeprof.report.session_tables import (
     round_table,
     share_table,
     synthetic_table,
+    term_table,
     variant_table,
     verify_table,
 )
@@ -192,7 +193,10 @@ def _balance(summary: Summary) -> str:
         return ""
     return (
         "A round in units of the time of one plainly decoded token; tokens over cost is the "
-        f"measured speed-up:\n\n{rounds}"
+        f"measured speed-up:\n\n{rounds}\n\n"
+        "The same against one plain token: speed-up = tokens / (1 + the terms). Draft and "
+        "verification are held passes, in situ is what passes take longer while decoding:\n\n"
+        f"{pipe_table(term_table(summary))}"
     )
 
 

@@ -15,6 +15,7 @@ from edgeprof.report.session_tables import (
     pass_table,
     share_table,
     synthetic_table,
+    term_table,
     variant_table,
     verify_table,
 )
@@ -46,6 +47,8 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     yield _section(title, synthetic_table(summary), width)
     yield _noted(SWEEP_TITLE, sweep_table(summary), sweep_notes(summary), width)
     yield _section("Where the decode time goes", share_table(summary), width)
+    title = "A round beside one plain token: speed-up = tokens / (1 + the terms), in plain tokens"
+    yield _section(title, term_table(summary), width)
     title = "v(n): the time of an n-token pass over that of a one-token pass, from held passes"
     yield _section(title, verify_table(summary, bands=False), width)
     title = (
