@@ -139,6 +139,16 @@ def test_i04_two_runtimes_are_removed_before_one_is_installed() -> None:
     assert "pip install onnxruntime==1.23.2" in commands(findings)
 
 
+def test_i04_two_runtimes_of_which_none_works_come_first_too() -> None:
+    both = runtime(("onnxruntime", "1.23.2"), ("onnxruntime-gpu", "1.23.0"), cpu=False)
+    findings = structs.replace(BOARD, onnxruntime=both)
+    assert not found(findings, "run").possible
+    assert commands(findings)[0] == "pip uninstall -y onnxruntime onnxruntime-gpu"
+    alone = runtime(("onnxruntime-gpu", "1.23.0"), cpu=False, package="onnxruntime-gpu")
+    findings = structs.replace(BOARD, onnxruntime=alone)
+    assert commands(findings) == ["pip install --force-reinstall --no-deps onnxruntime-gpu"]
+
+
 def test_i02_a_board_whose_jetpack_has_a_wheel_is_given_its_commands_in_order() -> None:
     means = structs.replace(MEANS, stack=stack_of("36.4.3"))
     assert commands(BOARD, means=means)[:3] == [
