@@ -14,11 +14,12 @@ from edgeprof.analysis.roofline import (
     PassTime,
     Phase,
     Roof,
+    measured_format,
     pass_cost,
     pass_time,
-    roof_of,
+    roof_of_device,
 )
-from edgeprof.catalog import Device, engine_classes, find_engine
+from edgeprof.catalog import Device, engine_classes, find_engine, measured_engine
 from edgeprof.hardware.engines import EngineClass
 from edgeprof.hardware.profile import AnnouncedBoard
 from edgeprof.models.quantisation import StorageType
@@ -70,10 +71,15 @@ def outlook(
 ) -> Outlook:
     """Decoding and verifying at each context, prefilling the deepest; the fit at the deepest.
 
-    Without a class of engines the widest is expected of the passes.
+    Without a class of engines the widest is expected of the passes. Of a machine without a
+    datasheet the roof is the measured one, by the arithmetic of the model's format where that asked
+    for was not measured.
     """
+    if device.peak_bandwidth_bytes_per_s is None and device.measured is not None:
+        data_type = measured_format(device.measured, model, data_type)
+        engine = engine or measured_engine(device.measured)
     expected_of = engine or find_engine()
-    roof = roof_of(device.profile, device.mode, data_type)
+    roof = roof_of_device(device, data_type)
     costs = pass_costs(model, draft, kv, contexts, draft_length, tokens)
     return Outlook(
         device=device,

@@ -22,9 +22,10 @@ from edgeprof.analysis.roofline import (
     PassCost,
     Phase,
     Roof,
+    measured_format,
     pass_cost,
     pass_time,
-    roof_of,
+    roof_of_device,
 )
 from edgeprof.analysis.speculation import (
     best_draft_length,
@@ -134,7 +135,9 @@ def plan(
 
     ``draft_cost`` is a measured c; without it and without a draft, drafting costs nothing.
     """
-    roof = roof_of(device.profile, device.mode, data_type)
+    if device.peak_bandwidth_bytes_per_s is None and device.measured is not None:
+        data_type = measured_format(device.measured, target, data_type)
+    roof = roof_of_device(device, data_type)
     passes = RoundPasses(
         target=tuple(_target_pass(target, kv, n, context_tokens) for n in range(1, longest + 2)),
         draft=None if draft is None else pass_cost(draft, kv, "draft", 1, context_tokens),

@@ -24,6 +24,7 @@ COMMANDS = {
     "models": ("edgeprof.cli.models", "List the models that edgeprof knows, or show one in full."),
     "pair": ("edgeprof.cli.pair", "Say whether a draft model may serve a target."),
     "plan": ("edgeprof.cli.plan", "Say what drafting would bring, and how long to draft."),
+    "probe": ("edgeprof.cli.probe", "Measure what this machine reaches through the runtime."),
     "report": ("edgeprof.cli.report", "Show what a session measured: text, JSON or Markdown."),
     "roofline": ("edgeprof.cli.roofline", "Say how fast a model can go on a board, and why."),
     "run": ("edgeprof.cli.run", "Run a recipe on this machine and record a session."),

@@ -8,6 +8,7 @@ from edgeprof.analysis.memory import RUNTIME_BYTES, SYSTEM_BYTES
 from edgeprof.analysis.outlook import Outlook
 from edgeprof.analysis.roofline import PassTime, expected_time
 from edgeprof.hardware.engines import EngineClass
+from edgeprof.hardware.measured import MeasuredMachine, MeasuredMode
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import AttentionKind, ModelSpec, WeightGroup
 from edgeprof.report.sections import Section, lines
@@ -54,6 +55,9 @@ def explain_sections(terms: Sequence[Term]) -> Iterator[Section]:
 
 def _board_terms(result: Outlook) -> Iterator[Term]:
     profile, mode, roof = result.device.profile, result.device.mode, result.roof
+    if isinstance(profile, MeasuredMachine) or isinstance(mode, MeasuredMode):
+        yield _measured_term(result)
+        return
     source = f"{mode.source or profile.source} ({mode.status or profile.status})"
     subject = f"{profile.name} {mode.name}"
     yield Term(
@@ -93,6 +97,18 @@ def _board_terms(result: Outlook) -> Iterator[Term]:
         sum="peak rate / peak bandwidth",
         value=roof.ridge_flop_per_byte,
         unit="FLOP/B",
+    )
+
+
+def _measured_term(result: Outlook) -> Term:
+    measured = result.device.measured
+    return Term(
+        subject=result.device.profile.title,
+        figure="bandwidth",
+        sum="the most that a probe read",
+        value=result.roof.bandwidth_bytes_per_s,
+        unit="B/s",
+        source=None if measured is None else f"edgeprof probe, {measured.created_utc} (measured)",
     )
 
 
@@ -180,7 +196,7 @@ def _engine_terms(decode: PassTime, result: Outlook, engine: EngineClass) -> Ite
 
 
 def _fit_terms(result: Outlook) -> Iterator[Term]:
-    held, dram = result.fit, result.device.profile.dram
+    held, profile = result.fit, result.device.profile
     observed = "a single observation on an Orin board"
 
     def term(figure: str, how: str, value: float, source: str | None = None) -> Term:
@@ -194,6 +210,10 @@ def _fit_terms(result: Outlook) -> Iterator[Term]:
     yield term("runtime", show(RUNTIME_BYTES, "B"), held.runtime_bytes, f"CUDA; {observed}")
     yield term("system", show(SYSTEM_BYTES, "B"), held.system_bytes, f"a desktop; {observed}")
     yield term("resident", _RULE, held.total_bytes)
+    if isinstance(profile, MeasuredMachine):
+        yield term("visible", "memory that the system counts", held.dram_bytes)
+        return
+    dram = profile.dram
     yield term("visible", f"of {dram.size_gib:g} GiB on the module", held.dram_bytes,
                dram.visible_source or "0.93 of the module, assumed")  # fmt: skip
 

@@ -11,6 +11,7 @@ from edgeprof.analysis.observation import Comparison, Observation, compare
 from edgeprof.analysis.outlook import Outline, Outlook
 from edgeprof.analysis.roofline import PassTime, expected_time
 from edgeprof.catalog import Device
+from edgeprof.hardware.measured import MeasuredMachine, MeasuredMode
 from edgeprof.models.names import ModelName
 from edgeprof.models.spec import ModelSpec
 from edgeprof.quantity import Band
@@ -21,6 +22,7 @@ from edgeprof.report.announced import (
     no_roofline,
 )
 from edgeprof.report.explain import Term
+from edgeprof.report.measured import ceiling_sections, ceilings_document
 from edgeprof.report.paper_document import fit_document, model_document, work_document
 from edgeprof.report.sections import Row, Section, lines
 from edgeprof.report.table import Table, key_values
@@ -53,15 +55,19 @@ def document(
         "device": {
             "name": profile.name,
             "mode": mode.name,
-            "peak_bandwidth_bytes_per_s": profile.peak_bandwidth_bytes_per_s(mode),
-            "sustained_bandwidth_bytes_per_s": profile.sustained_bandwidth_bytes_per_s(mode),
-            "peak_flop_per_s": profile.peak_flop_per_s(mode),
+            "peak_bandwidth_bytes_per_s": result.device.peak_bandwidth_bytes_per_s,
+            "sustained_bandwidth_bytes_per_s": result.device.sustained_bandwidth_bytes_per_s,
+            "peak_flop_per_s": {}
+            if isinstance(profile, MeasuredMachine)
+            else result.device.peak_flop_per_s,
             "dram_bytes": profile.dram_bytes,
         },
         "model": model_document(result.model, result.kv),
         "passes": [_pass_document(one) for one in result.passes],
         "fit": fit_document(result.fit),
     }
+    if result.device.measured is not None:
+        content["probe"] = ceilings_document(result.device.measured)
     if observations:
         content["measured"] = [
             _measured_document(compare(seen, result.passes[0])) for seen in observations
@@ -159,6 +165,8 @@ def _one_board(
     yield Section("", lines(warnings(result.model, result.draft)))
     yield Section("Bytes of one decoded token", [_bytes_table(result.passes[0], result.model)])
     yield Section("Passes", [_pass_table(result.passes)])
+    if result.device.measured is not None:
+        yield from ceiling_sections(result.device.measured)
     yield Section("", [_verdict(result)])
     if observations:
         yield Section("", lines(list(_measured(result, observations))))
@@ -313,21 +321,36 @@ def _pass_costs(one: PassTime) -> dict[str, Any]:
 
 
 def _board_and_model(result: Outlook) -> str:
-    profile, mode = result.device.profile, result.device.mode
-    model, roof = result.model, result.roof
+    model = result.model
     return key_values(
         ("memory", "arithmetic", "model", "draft"),
         (
-            f"{show(roof.bandwidth_bytes_per_s, 'B/s')} peak"
-            f" (EMC {mode.emc_mhz:g} MHz x 2 x {profile.dram.bus_width_bits} bit),"
-            f" {_sustained(roof.sustained_bytes_per_s)}",
-            f"{_rate(roof.flop_per_s)} {result.data_type} dense{_units_on(result)}",
+            _memory_line(result),
+            _arithmetic_line(result),
             _model_line(model, result),
             ""
             if result.draft is None
             else f"{result.draft.full_title}, {_model_line(result.draft, result)}",
         ),
     )
+
+
+def _memory_line(result: Outlook) -> str:
+    profile, mode, roof = result.device.profile, result.device.mode, result.roof
+    if isinstance(profile, MeasuredMachine) or isinstance(mode, MeasuredMode):
+        return f"{show(roof.bandwidth_bytes_per_s, 'B/s')}, the most that a probe read here"
+    return (
+        f"{show(roof.bandwidth_bytes_per_s, 'B/s')} peak"
+        f" (EMC {mode.emc_mhz:g} MHz x 2 x {profile.dram.bus_width_bits} bit),"
+        f" {_sustained(roof.sustained_bytes_per_s)}"
+    )
+
+
+def _arithmetic_line(result: Outlook) -> str:
+    if isinstance(result.device.profile, MeasuredMachine):
+        reached = _rate(result.roof.flop_per_s)
+        return f"{reached}, the most that a probe reached here with {result.data_type} weights"
+    return f"{_rate(result.roof.flop_per_s)} {result.data_type} dense{_units_on(result)}"
 
 
 def _sustained(band: Band | None) -> str:
@@ -342,7 +365,9 @@ def _rate(flop_per_s: float | None) -> str:
 
 def _units_on(result: Outlook) -> str:
     mode, gpu = result.device.mode, result.device.profile.gpu
-    if gpu is None or mode.sms is None or mode.gpu_mhz is None:
+    if gpu is None or isinstance(mode, MeasuredMode):
+        return ""
+    if mode.sms is None or mode.gpu_mhz is None:
         return ""
     return f" ({mode.sms} of {gpu.sms} SMs on, {mode.gpu_mhz:g} MHz)"
 
@@ -406,7 +431,13 @@ def _verdict(result: Outlook) -> str:
     """Which wall decoding hits, and what the classes of engines make of it."""
     decode, roof = result.passes[0], result.roof
     lines = [f"Decoding is {decode.bound}-bound: {_why(decode)}."]
-    lines.append("At best is the bound at peak; nothing beats it. Expected for decoding:")
+    if result.device.peak_bandwidth_bytes_per_s is None:
+        lines.append(
+            "At best is by what large kernels were measured to reach here, which does not bound the"
+            " hardware. Expected for decoding:"
+        )
+    else:
+        lines.append("At best is the bound at peak; nothing beats it. Expected for decoding:")
     for engine in result.engines:
         time = expected_time(decode.cost, roof, engine)
         if time is None:
