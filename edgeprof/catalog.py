@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -114,11 +114,11 @@ def device_aliases() -> dict[str, str]:
 def find_board(text: str) -> DeviceProfile | AnnouncedBoard:
     """A board by name, short name or path; that of ``D@M`` too."""
     name, _ = _split_mode(text)
-    if find_name(name, [_THIS_MACHINE]) or _is_measured(name):
-        found = find_device(text).profile
-        if isinstance(found, MeasuredMachine):
-            raise UsageFault(f"{name}: a measured machine has no power modes; leave out --mode")
-        return found
+    if is_measured(name):
+        profile = find_device(name).profile
+        if isinstance(profile, MeasuredMachine):
+            raise UsageFault(f"{text}: this is no known board, so that it has no power modes")
+        return profile
     if find_name(name, [_THIS_BOARD]):
         return _sure_profile(identify_board())
     if _is_path(name):
@@ -146,11 +146,10 @@ def find_device(text: str, mode: str | None = None) -> Device:
     wanted = mode if own_mode is None else own_mode
     if find_name(name, [_THIS_BOARD]):
         return this_device(wanted)
-    if find_name(name, [_THIS_MACHINE]):
-        return measured_device(this_measured(), wanted)
+    if is_measured(name):
+        is_path = _is_path(name)
+        return measured_device(read_measured(Path(name)) if is_path else this_measured(), wanted)
     if _is_path(name):
-        if read_toml(Path(name)).get("schema") == SCHEMA:
-            return measured_device(read_measured(Path(name)), wanted)
         profile = load_profile(Path(name))
         return Device(profile=profile, mode=profile.mode(wanted))
     alias = find_name(name, device_aliases())
@@ -186,7 +185,7 @@ def measured_device(measured: MeasuredProfile, mode: str | None = None) -> Devic
         if mode is not None:
             raise UsageFault(f"a machine that is no known board has no mode '{mode}'")
         machine = MeasuredMachine(measured=measured)
-        return Device(profile=machine, mode=MeasuredMode(), alias=_THIS_MACHINE, measured=measured)
+        return Device(profile=machine, mode=MeasuredMode(), measured=measured)
     profile = load_profile(DEVICES_FOLDER / f"{_device_name(measured.machine.profile)}.toml")
     probed = measured.machine.power_mode
     present = profile.find_mode(probed) if probed is not None and mode is None else None
@@ -229,6 +228,23 @@ def is_this_machine(machine: Machine) -> bool:
         return (machine.kind, machine.name, machine.cores) == present
     present_board = (printable(found.facts.model), found.facts.l4t, found.mode_name)
     return (machine.name, machine.l4t, machine.power_mode) == present_board
+
+
+def measured_like(
+    device: Mapping[str, Any], environment: Mapping[str, Any]
+) -> MeasuredProfile | None:
+    """The newest whole profile of a machine as a session describes it, set alike; None where there
+    is none."""
+    asked = (
+        *(device.get(key) for key in ("name", "l4t", "power_mode")),
+        environment.get("cores"),
+    )
+    for profile in measured_profiles():
+        one = profile.machine
+        alike = (one.name, one.l4t, one.power_mode, one.cores) == asked
+        if alike and profile.complete and profile.kernels:
+            return profile
+    return None
 
 
 def emc_calibrations(board: str | None, l4t: str | None) -> list[EmcCalibration]:
@@ -365,9 +381,12 @@ def _split_mode(text: str) -> tuple[str, str | None]:
     return name, mode
 
 
-def _is_measured(text: str) -> bool:
-    """Whether it is the path of a profile that a probe made."""
-    return text.endswith(".toml") and read_toml(Path(text)).get("schema") == SCHEMA
+def is_measured(text: str) -> bool:
+    """Whether ``find_device`` takes it for what a probe measured: ``here``, or a profile's path."""
+    name, _ = _split_mode(text)
+    if find_name(name, [_THIS_MACHINE]):
+        return True
+    return name.endswith(".toml") and read_toml(Path(name)).get("schema") == SCHEMA
 
 
 def _is_path(text: str) -> bool:

@@ -43,7 +43,8 @@ class WindowFit(Struct, frozen=True, kw_only=True):
     """What explains the readings best. ``explained_share`` is 1 where nothing is left.
 
     ``window_s`` is the time constant of an exponential average or the width of a boxcar; None where
-    it is too short to be seen, or where the kinds cannot be told apart.
+    it is too short to be seen, or where the kinds cannot be told apart. ``shape`` is the kind and
+    width that explained most, told apart or not.
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class WindowFit(Struct, frozen=True, kw_only=True):
     bytes_per_s_per_unit: float
     idle_raw: float
     explained_share: float
+    shape: tuple[Kind, float]
 
 
 def fit_window(readings: Sequence[Reading], chunks: Sequence[Chunk]) -> WindowFit | None:
@@ -76,7 +78,19 @@ def fit_window(readings: Sequence[Reading], chunks: Sequence[Chunk]) -> WindowFi
         bytes_per_s_per_unit=1 / found.slope,
         idle_raw=found.idle,
         explained_share=max(1 - found.unexplained / found.total, 0.0) if found.total else 0.0,
+        shape=(best, found.width_s),
     )
+
+
+def scale_at(
+    shape: tuple[Kind, float], readings: Sequence[Reading], chunks: Sequence[Chunk]
+) -> float | None:
+    """Bytes a second a unit with the window given; None where the readings do not rise."""
+    load = _Load(chunks, readings[0].t_s, readings[-1].t_s)
+    kind, width_s = shape
+    average = load.boxcar(width_s) if kind == "boxcar" else load.exponential(width_s)
+    slope = _line(width_s, average, readings).slope
+    return 1 / slope if slope > 0 else None
 
 
 class _Line(NamedTuple):

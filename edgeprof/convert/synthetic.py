@@ -182,10 +182,12 @@ class _PatternGraph(Graph):
         row_bytes = value.nbytes // value.shape[0]
         rows = math.gcd(value.shape[0], 1 << max(_PATTERN_BYTES // row_bytes, 1).bit_length() - 1)
         shape = (rows, *value.shape[1:])
+        pattern: NDArray[Any]
         if value.dtype == np.uint8:
-            return self._random.integers(0, 256, shape, dtype=np.uint8)
-        # Small, so that sums over a row stay near what a real model's are.
-        return self._random.standard_normal(shape, dtype=np.float32) * np.float32(0.01)
+            pattern = self._random.integers(0, 256, shape, dtype=np.uint8)
+        else:  # small, so that sums over a row stay near what a real model's are
+            pattern = self._random.standard_normal(shape, dtype=np.float32) * np.float32(0.01)
+        return pattern
 
 
 class _Weights:

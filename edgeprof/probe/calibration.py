@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from edgeprof.analysis.emc_window import Chunk, Reading, WindowFit, fit_window
+from edgeprof.analysis.emc_window import Chunk, Reading, WindowFit, fit_window, scale_at
 from edgeprof.catalog import identify_board
 from edgeprof.errors import EnvironmentFault
 from edgeprof.hardware.board_files import BoardFiles, printable
@@ -150,7 +150,7 @@ def calibration(
     if fit is None or fit.explained_share < _LEAST_EXPLAINED:
         share = 0.0 if fit is None else fit.explained_share
         return f"it does not follow what is read: {100 * share:.0f} % of it is explained by that"
-    scales = [one.bytes_per_s_per_unit for one in _by_cycle(readings, chunks, trace)]
+    scales = _by_cycle(fit, readings, chunks, trace)
     scale = fit.bytes_per_s_per_unit
     return EmcCalibration(
         board=board,
@@ -168,16 +168,17 @@ def calibration(
 
 
 def _by_cycle(
-    readings: Sequence[Reading], chunks: Sequence[Chunk], trace: Trace
-) -> Sequence[WindowFit]:
-    """Each cycle by itself, to see how far they agree."""
-    start_s, fits = readings[0].t_s, []
+    fit: WindowFit, readings: Sequence[Reading], chunks: Sequence[Chunk], trace: Trace
+) -> list[float]:
+    """The scale from each cycle by itself, to see how far they agree."""
+    start_s, scales = readings[0].t_s, []
     for end_s in trace.cycle_ends_s:
         mine = [reading for reading in readings if start_s <= reading.t_s < end_s]
-        fit = fit_window(mine, [chunk for chunk in chunks if start_s <= chunk.t0_s < end_s])
-        fits += [fit] if fit is not None else []
+        loads = [chunk for chunk in chunks if start_s <= chunk.t0_s < end_s]
+        scale = scale_at(fit.shape, mine, loads) if mine else None
+        scales += [] if scale is None else [scale]
         start_s = end_s
-    return fits
+    return scales
 
 
 class _ChildLoad:

@@ -25,7 +25,6 @@ from edgeprof.convert.synthetic import stored_bytes
 from edgeprof.errors import EdgeprofError, EnvironmentFault
 from edgeprof.hardware.machine import last_level_cache_bytes
 from edgeprof.hardware.measured import (
-    SCHEMA,
     UNKNOWN_PROCESSOR,
     Machine,
     MeasuredKernel,
@@ -258,9 +257,10 @@ class _Probe:
         layers = layers_that_fit(spec, (stored_bytes(spec, spec.layers) - rest) / spec.layers,
                                  rest, room)  # fmt: skip
         if layers == 0:
+            size = f"{one * LOADING_FACTOR / 2**30:.2f} GiB"
             raise EnvironmentFault(
-                f"{spec.name}: one layer and the output head take"
-                f" {one * LOADING_FACTOR / 2**30:.2f} GiB while they are loaded; {read_memory_state(self._root)}"
+                f"{spec.name}: one layer and the output head take {size} while they are loaded;"
+                f" {read_memory_state(self._root)}"
             )
         return layers
 
@@ -291,7 +291,7 @@ def _empty_profile(request: Request, root: Path) -> MeasuredProfile:
     known = {name: value for name, value in device.items() if name in Machine.__struct_fields__}
     names = ("python", "platform", "numpy", "onnx", "onnxruntime", "onnxruntime_package")
     return MeasuredProfile(
-        schema=SCHEMA,
+        schema="edgeprof.probe/1",
         created_utc=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         edgeprof_version=__version__,
         complete=False,

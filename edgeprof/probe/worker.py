@@ -5,7 +5,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_args
+
+import msgspec
 
 from edgeprof.profiling.channel import Outbox
 from edgeprof.profiling.child import Control, serve
@@ -64,8 +65,7 @@ def _load(job: ProbeJob, setup: SessionSetup, outbox: Outbox, control: Control) 
 
 def _product(job: ProbeJob, setup: SessionSetup, outbox: Outbox, control: Control) -> None:
     """Growing numbers of rows through one large matrix, then many rows through a smaller one."""
-    assert job.weights in get_args(Weights)
-    kernel = Kernel(job.weights, job.accuracy_level)
+    kernel = Kernel(msgspec.convert(job.weights, Weights), job.accuracy_level)
     columns = max(int(job.size_bytes / (kernel.bytes_per_weight * INNER)) // 64, 1) * 64
     product = Product(kernel, columns, setup)
     facts = {"weight_bytes": product.weight_bytes, "flop_per_row": product.flop_per_row}

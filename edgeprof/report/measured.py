@@ -102,14 +102,23 @@ def probe_sections(profile: MeasuredProfile) -> Iterator[Section]:
         yield Section("Not measured", lines(causes))
 
 
+def ceilings_title(profile: MeasuredProfile) -> str:
+    """Of the table of kernels where it stands beside other figures."""
+    doubt = ", DISTURBED" if profile.disturbed else ""
+    return (
+        f"What edgeprof probe measured on this machine{doubt} ({profile.provider},"
+        f" {profile.threads} threads, {profile.created_utc}): lower bounds of the hardware"
+    )
+
+
 def ceiling_sections(profile: MeasuredProfile, title: str | None = None) -> Iterator[Section]:
     """What each kernel streams and computes; lower bounds of the hardware."""
-    if not profile.kernels:
-        return
-    title = title or (
-        f"Measured here by edgeprof probe on {profile.provider}, {profile.threads} threads,"
-        f" {profile.created_utc}: lower bounds of the hardware"
-    )
+    if profile.kernels:
+        yield Section(title or ceilings_title(profile), [kernel_table(profile)])
+
+
+def kernel_table(profile: MeasuredProfile) -> Table:
+    """A row a kernel."""
     rows = [
         (
             kernel.label,
@@ -122,7 +131,7 @@ def ceiling_sections(profile: MeasuredProfile, title: str | None = None) -> Iter
         for kernel in profile.kernels
     ]
     headers = ("weights", "kernel", "one row reads", "many rows compute", "ridge, rows", "steady")
-    yield Section(title, [Table(headers, rows, left=2)])
+    return Table(headers, rows, left=2)
 
 
 def kernel_roofline_cost(kernel: MeasuredKernel, tokens: int) -> float:

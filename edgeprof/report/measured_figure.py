@@ -131,8 +131,11 @@ def _draw_costs(axes: Axes, series: Sequence[Line]) -> None:
     axes.plot([], [], color=_GREY, linestyle=":", linewidth=0.9, label="roofline's prediction")
     axes.set(xscale="log", yscale="log")
     axes.set_xticks([1, 2, 4, 8, 16, 32, 64])
+    axes.set_yticks([1, 2, 4, 8, 16, 32, 64])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(ScalarFormatter())
-    axes.xaxis.set_minor_locator(NullLocator())
+        axis.set_minor_locator(NullLocator())
+    highest = max([cost for line in series for cost in line.costs], default=2.0)
+    axes.set_ylim(0.8, 1.2 * highest)
     axes.set_xlabel("rows or tokens in a pass, n")
     axes.set_ylabel("v(n): time over that of one")

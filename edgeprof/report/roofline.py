@@ -195,7 +195,7 @@ def _side_by_side(
         ]
         yield Section("DOES NOT FIT; these rates are hypothetical:", lines(needs))
     yield Section("", [_comparison_table(results)])
-    yield Section("", [_legend(results[0])])
+    yield Section("", [_legend(results)])
     if observations:
         seen = ((one, line) for one in results for line in _measured(one, observations))
         yield Section("", lines([f"{_board(one)}: {line}" for one, line in seen]))
@@ -239,13 +239,19 @@ def _walled(one: PassTime) -> str:
     return f"{significant(one.tokens_per_s)} {one.bound[0]}"
 
 
-def _legend(result: Outlook) -> str:
+def _legend(results: Sequence[Outlook]) -> str:
+    result = results[0]
     prefill = next(one for one in result.passes if one.cost.phase == "prefill")
     return (
-        "Tokens/s at best: nothing beats them; m: memory-bound, c: compute-bound"
-        f" ({result.data_type}). Expected is for decoding; the prefill is of"
+        f"Tokens/s at best: nothing beats them{_but_here(results)}; m: memory-bound,"
+        f" c: compute-bound ({result.data_type}). Expected is for decoding; the prefill is of"
         f" {prefill.cost.tokens} tokens; GiB at the deepest."
     )
+
+
+def _but_here(results: Sequence[Outlook]) -> str:
+    measured = [one for one in results if one.device.peak_bandwidth_bytes_per_s is None]
+    return " (of here: what large kernels were measured to reach)" if measured else ""
 
 
 def _measured(result: Outlook, observations: Sequence[Observation]) -> Iterator[str]:

@@ -191,14 +191,16 @@ def product_graph(kernel: Kernel, columns: int, element: Any = np.float32) -> by
         nodes, constants = _repeated("weights", (columns, blocks, BLOCK * bits // 8), np.uint8)
         scales = _repeated("scales", (columns, blocks), element)
         nodes, constants = nodes + scales[0], constants + scales[1]
-        settings = {"K": INNER, "N": columns, "bits": bits, "block_size": BLOCK}
         multiply = helper.make_node(
             "MatMulNBits",
             ["rows", "weights", "scales"],
             ["product"],
             domain="com.microsoft",
+            K=INNER,
+            N=columns,
+            bits=bits,
+            block_size=BLOCK,
             accuracy_level=kernel.accuracy_level,
-            **settings,
         )
     else:
         nodes, constants = _repeated("weights", (INNER, columns), element)
@@ -220,6 +222,7 @@ def _repeated(name: str, shape: tuple[int, ...], element: Any) -> tuple[list[Any
 
     rows = next(rows for rows in range(_PATTERN_ROWS, 0, -1) if shape[0] % rows == 0)
     generator = np.random.default_rng(len(name))
+    pattern: Any
     if element == np.uint8:
         pattern = generator.integers(0, 256, (rows, *shape[1:]), dtype=np.uint8)
     else:
