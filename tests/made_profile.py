@@ -1,7 +1,9 @@
-"""A probe's profile made by hand."""
+"""A probe's profile made by hand, and a user's folder to put it in."""
 
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from edgeprof.hardware.machine import cpu_model, usable_cores
 from edgeprof.hardware.measured import (
@@ -13,6 +15,7 @@ from edgeprof.hardware.measured import (
     MeasuredProfile,
     MeasuredStream,
     PassCost,
+    as_toml,
 )
 
 Save = Callable[..., Path]
@@ -79,3 +82,23 @@ def made_profile() -> MeasuredProfile:
             )
         ],
     )
+
+
+@pytest.fixture
+def this_profile() -> MeasuredProfile:
+    return made_profile()
+
+
+@pytest.fixture
+def save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Save:
+    """Puts profiles into the user's folder."""
+    monkeypatch.setenv("EDGEPROF_DATA", str(tmp_path / "data"))
+    folder = tmp_path / "data/probes"
+    folder.mkdir(parents=True)
+
+    def write(profile: MeasuredProfile, name: str = "probe.toml") -> Path:
+        path = folder / name
+        path.write_text(as_toml(profile))
+        return path
+
+    return write

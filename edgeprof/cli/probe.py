@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +72,7 @@ def command(
         return
     request = _request(provider, threads, models)
     path = output or _default_path()
-    _check_output(path, force=force, own=output is None)
+    _reserve(path, force=force, own=output is None)
     profile = _measure(request, path, quiet)
     _show(profile, chosen, plot, data, force)
     talk(f"profile: {path}")
@@ -85,7 +86,6 @@ def _request(provider: str, threads: int | None, names: tuple[str, ...]) -> "Req
 
     from edgeprof.catalog import find_model
     from edgeprof.hardware.machine import usable_cores
-    from edgeprof.probe.recording import ModelAsked, Request, check_model
     from edgeprof.profiling.provider_check import require_providers
     from edgeprof.provider_settings import ProviderName
     from edgeprof.runner.providers import load_onnxruntime, require_provider
@@ -95,6 +95,8 @@ def _request(provider: str, threads: int | None, names: tuple[str, ...]) -> "Req
         raise EnvironmentFault(
             "a probe builds its graphs with the package onnx: pip install 'edgeprof[cpu]'"
         )
+    from edgeprof.probe.recording import ModelAsked, Request, check_model  # imports onnx
+
     cores = usable_cores()
     if threads is not None and threads > cores:
         talk(f"warning: {threads} threads on {cores} cores")
@@ -117,8 +119,13 @@ def _measure(request: "Request", path: Path, quiet: bool) -> "MeasuredProfile":
     from edgeprof.probe.recording import record_probe
     from edgeprof.profiling.watches import stop_wishes
 
-    with stop_wishes() as wishes:
-        return record_probe(request, path, progress=_Progress(quiet), wishes=wishes)
+    try:
+        with stop_wishes() as wishes:
+            return record_probe(request, path, progress=_Progress(quiet), wishes=wishes)
+    finally:
+        with suppress(OSError):
+            if path.stat().st_size == 0:  # only reserved
+                path.unlink()
 
 
 def _show(
@@ -160,23 +167,26 @@ def _check_new(plot: Path | None, data: Path | None, force: bool) -> None:
         raise UsageFault(f"{plot}: a figure is saved as .svg, .png or .pdf")
 
 
-def _check_output(path: Path, *, force: bool, own: bool) -> None:
-    """That the profile can be written, before a minute is spent."""
+def _reserve(path: Path, *, force: bool, own: bool) -> None:
+    """Take the name before a minute is spent, so that of two probes only one gets it."""
     from edgeprof.session.store import keep_sessions
 
     keep_sessions(path)
     if path.suffix != ".toml":
         raise UsageFault(f"{path}: a profile's name ends in .toml")
-    if path.exists() and not force:
-        raise UsageFault(f"{path}: exists already; choose another name, or add --force")
     try:
         if own:
             path.parent.mkdir(parents=True, exist_ok=True)
-        trial = path.with_name(f".{path.name}.trial")
-        trial.touch()
-        trial.unlink()
+        if force and path.exists():
+            path.open("a").close()
+        else:
+            path.open("x").close()
+    except FileExistsError as error:
+        raise UsageFault(f"{path}: exists already; choose another name, or add --force") from error
     except OSError as error:
-        raise EnvironmentFault(f"{path}: cannot be written: {error.strerror}") from error
+        raise EnvironmentFault(
+            f"{path}: cannot be written: {error.strerror}; name another file with -o"
+        ) from error
 
 
 def _default_path() -> Path:

@@ -11,15 +11,16 @@ from msgspec import Struct
 
 from edgeprof.analysis.emc_window import Chunk, Reading, WindowFit, fit_window, scale_at
 from edgeprof.catalog import identify_board
-from edgeprof.errors import EnvironmentFault
+from edgeprof.errors import EnvironmentFault, NotOffered
 from edgeprof.hardware.board_files import BoardFiles, printable
 from edgeprof.hardware.measured import EmcCalibration, Figure
 from edgeprof.probe.parts import MODULE
 from edgeprof.profiling.children import Child
 from edgeprof.profiling.messages import Failed, ProbeJob, ProbeRun
+from edgeprof.telemetry.emc import SENSOR
 from edgeprof.telemetry.nodes import Node, Nodes
 from edgeprof.telemetry.sensor_client import borrow_nodes
-from edgeprof.telemetry.sources.sysfs_emc import open_clock, open_counters
+from edgeprof.telemetry.sources.sysfs_emc import has_counter, open_clock, open_counters
 
 # Long enough that an average over 1.5 s has followed by 98 %, and twice, to see whether it repeats.
 _IDLE_S, _HOLD_S, _REST_S, _CYCLES = 6.0, 6.0, 6.0, 2
@@ -65,17 +66,24 @@ class Trace(Struct, kw_only=True):
     cycle_ends_s: list[float]
 
 
+def board_counts(root: Path) -> bool:
+    """Whether there is a counter to calibrate."""
+    nodes = _nodes(root)
+    found = has_counter(nodes)
+    nodes.close_unused()
+    return found
+
+
 def calibrate_board(
     job: ProbeJob, root: Path, wishes: Callable[[], int]
 ) -> tuple[list[EmcCalibration], str | None]:
-    """Every counter of the board that can be read, and why one gave nothing. A machine without such
-    a counter gives neither."""
-    files = BoardFiles(root)
-    nodes = Nodes(files, (dict) if root != Path("/") else borrow_nodes)
+    """Every counter of the board that can be read, and why one gave nothing. Raises NotOffered
+    where none of them can be."""
+    nodes = _nodes(root)
     counters, clock = open_counters(nodes), open_clock(nodes)
     nodes.close_unused()
     if not counters:
-        return [], None
+        raise NotOffered(f"only root can open the EMC counters of this board: {SENSOR}")
     facts = identify_board(root).facts
     if facts.model is None or facts.l4t is None:
         return [], "the board or its release of L4T is not known, which a calibration is for"
@@ -95,6 +103,15 @@ def calibrate_board(
         else:
             found.append(fitted)
     return found, "; ".join(causes) or None
+
+
+def _nodes(root: Path) -> Nodes:
+    """What a sensor lends are files of this machine, not of what lies below another root."""
+    return Nodes(BoardFiles(root), borrow_nodes if root == Path("/") else _nothing_lent)
+
+
+def _nothing_lent() -> Mapping[str, int]:
+    return {}
 
 
 def follow(

@@ -22,7 +22,7 @@ from edgeprof.analysis.measured_passes import (
     whole_model,
 )
 from edgeprof.convert.synthetic import stored_bytes
-from edgeprof.errors import EdgeprofError, EnvironmentFault
+from edgeprof.errors import EdgeprofError, EnvironmentFault, NotOffered
 from edgeprof.hardware.machine import last_level_cache_bytes
 from edgeprof.hardware.measured import (
     UNKNOWN_PROCESSOR,
@@ -37,7 +37,7 @@ from edgeprof.hardware.measured import (
 from edgeprof.hardware.memory_state import read_memory_state
 from edgeprof.models.spec import ModelSpec
 from edgeprof.probe.budget import LOADING_FACTOR, affordable_bytes
-from edgeprof.probe.calibration import calibrate_board
+from edgeprof.probe.calibration import board_counts, calibrate_board
 from edgeprof.probe.conditions import Watcher, disturbances
 from edgeprof.probe.parts import PartRuns, run_part
 from edgeprof.probe.worker import CONTEXT_TOKENS
@@ -144,7 +144,8 @@ class _Probe:
             try:
                 runs = measure(sampler)
             except EdgeprofError as error:
-                runs = PartRuns(cause=str(error))
+                not_offered = isinstance(error, NotOffered)
+                runs = PartRuns(cause=str(error), not_offered=not_offered)
             if runs.cause is not None:
                 self._note_missing(name, runs)
             self._progress.end(name, runs.cause)
@@ -170,7 +171,8 @@ class _Probe:
             yield kernel.label, partial(self._kernel, kernel)
         for asked in self._request.models:
             yield asked.name, partial(self._model, asked)
-        yield "EMC counters", self._emc
+        if board_counts(self._root):
+            yield "EMC counters", self._emc
 
     def _stream(self, kind: Literal["read", "copy"], sampler: SamplerLink) -> PartRuns:
         size_bytes = self._size_bytes()
@@ -218,7 +220,6 @@ class _Probe:
         return runs
 
     def _emc(self, sampler: SamplerLink) -> PartRuns:
-        """Nothing on a machine without such a counter, which is no fault of anybody's."""
         job = self._job(part="load", size_bytes=self._size_bytes())
         found, cause = calibrate_board(job, self._root, self._wishes)
         self._profile = replace(self._profile, emc=found)
@@ -259,7 +260,8 @@ class _Probe:
         if layers == 0:
             size = f"{one * LOADING_FACTOR / 2**30:.2f} GiB"
             raise EnvironmentFault(
-                f"{spec.name}: one layer and the output head take {size} while they are loaded;"
+                f"{spec.name}: one layer and the output head take {size} while they are loaded, and"
+                f" {room * LOADING_FACTOR / 2**30:.2f} GiB may be taken;"
                 f" {read_memory_state(self._root)}"
             )
         return layers

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from emulated.traffic import Counter, Traffic
 from emulated.tree import BPMP_ACTIVITY, Tree, build
-from handmade_tree import absences, channels, values
+from handmade_tree import absences, channels, readings, values
 from made_profile import Save, figure
 from msgspec.structs import replace
 
 from edgeprof.catalog import identify_board
 from edgeprof.hardware.board_files import BoardFiles
 from edgeprof.hardware.measured import EmcCalibration, MeasuredProfile
-from edgeprof.probe.calibration import Clockwork, calibration, follow
+from edgeprof.probe.calibration import Clockwork, board_counts, calibration, follow
 from edgeprof.profiling.board import board_figures
 from edgeprof.telemetry.nodes import Nodes
 from edgeprof.telemetry.source import Offer
@@ -160,7 +160,7 @@ def test_a_calibration_serves_the_sysfs_source_from_then_on(
 ) -> None:
     """Thor's profile says that its counter is not established; for this very board it now is."""
     before = open_sysfs(board_figures(thor.root))
-    assert values(before)["dram_bandwidth_bytes_per_s"] is None
+    assert readings(before)["dram_bandwidth_bytes_per_s"].value is None
     assert absences(before)["dram_bandwidth_bytes_per_s"].fix == "edgeprof probe"
 
     save(replace(this_profile, emc=[calibrated(thor)]))
@@ -189,7 +189,7 @@ def test_a_calibration_is_for_exactly_its_board_release_and_node(
 ) -> None:
     save(replace(this_profile, emc=[calibrated(thor, **changes)]))
     offer = open_sysfs(board_figures(thor.root))
-    assert values(offer)["dram_bandwidth_bytes_per_s"] is None
+    assert readings(offer)["dram_bandwidth_bytes_per_s"].value is None
 
 
 def test_at_another_clock_a_calibrated_reading_is_suspect(
@@ -233,3 +233,8 @@ def test_a_kilohertz_counter_takes_the_measured_window_and_keeps_its_scale(
     assert values(offer)["dram_bandwidth_bytes_per_s"] == pytest.approx(0.5 * 2133e6 * 32)
     channel = channels(offer)["dram_bandwidth_bytes_per_s"]
     assert (channel.window_s, channel.window_basis, channel.calibrated) == (0.4, "measured", False)
+
+
+def test_a_machine_that_is_no_board_has_nothing_to_calibrate(tmp_path: Path, thor: Tree) -> None:
+    assert board_counts(thor.root)
+    assert not board_counts(tmp_path / "nowhere")

@@ -121,6 +121,13 @@ def open_counters(nodes: Nodes) -> dict[str, Node]:
     return {path: node for path, node in found if node is not None}
 
 
+def has_counter(nodes: Nodes) -> bool:
+    """Whether this is a board that counts activity, be it for root alone."""
+    if not _socs(nodes.files):
+        return False
+    return bool(open_counters(nodes)) or not nodes.refused.isdisjoint(c.path for c in _COUNTERS)
+
+
 def open_clock(nodes: Nodes) -> Node | None:
     """What tells the memory clock."""
     return nodes.first(_CLOCKS)
