@@ -11,7 +11,6 @@ import msgspec
 from edgeprof.profiling.channel import Outbox
 from edgeprof.profiling.child import Control, serve
 from edgeprof.profiling.messages import Ended, Order, ProbeFacts, ProbeJob, ProbeRun
-from edgeprof.runner.token_model import ModelRun
 from edgeprof.runner.product import (
     FOLD_ALL,
     INNER,
@@ -24,6 +23,7 @@ from edgeprof.runner.product import (
     timed_runs,
 )
 from edgeprof.runner.providers import SessionSetup
+from edgeprof.runner.token_model import ModelRun
 
 CONTEXT_TOKENS = 128  # cached before the passes of a stack of layers
 _GEMM_COLUMNS = 4096  # few enough that arithmetic is all that many rows take

@@ -130,9 +130,7 @@ def _opening(summary: Summary) -> Iterator[str]:
     yield contrast(summary) or ""
 
 
-def _results(
-    summary: Summary, plots: list[str], probe: MeasuredProfile | None
-) -> Iterator[str]:
+def _results(summary: Summary, plots: list[str], probe: MeasuredProfile | None) -> Iterator[str]:
     yield _titled("Speed", pipe_table(variant_table(summary)), _plot("tokens-per-second", plots))
     yield pipe_table(repeat_table(summary))
     yield pipe_table(latency_table(summary))

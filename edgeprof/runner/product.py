@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from edgeprof.errors import EnvironmentFault, NotOffered
-from edgeprof.runner.token_model import ModelRun
 from edgeprof.runner.placement import profiled_nodes
 from edgeprof.runner.providers import (
     PROVIDERS,
@@ -25,6 +24,7 @@ from edgeprof.runner.providers import (
     open_session,
     run_bound,
 )
+from edgeprof.runner.token_model import ModelRun
 
 INNER = 4096  # inputs of every product, the width of a model of 7 G parameters
 BLOCK = 32
