@@ -117,7 +117,10 @@ def find_board(text: str) -> DeviceProfile | AnnouncedBoard:
     if is_measured(name):
         profile = find_device(name).profile
         if isinstance(profile, MeasuredMachine):
-            raise UsageFault(f"{text}: this is no known board, so that it has no power modes")
+            raise UsageFault(
+                f"{text}: this is no known board and has no power modes; `edgeprof probe --from`"
+                " shows what was measured of it"
+            )
         return profile
     if find_name(name, [_THIS_BOARD]):
         return _sure_profile(identify_board())

@@ -102,7 +102,8 @@ def record_probe(
 ) -> MeasuredProfile:
     """Probe, and write the profile to ``output`` after every part, not complete until the end.
 
-    Raises EnvironmentFault where nothing at all could be measured; then there is no file.
+    Raises EnvironmentFault where nothing at all could be measured, KeyboardInterrupt where somebody
+    stopped it before; then nothing was written.
     """
     probe = _Probe(request, output, progress, wishes, root)
     samples = SampleJob(board=board_figures(root), interval_s=_SAMPLE_EVERY_S)
@@ -146,6 +147,8 @@ class _Probe:
             except EdgeprofError as error:
                 not_offered = isinstance(error, NotOffered)
                 runs = PartRuns(cause=str(error), not_offered=not_offered)
+            if self._wishes() and runs.cause is not None:
+                runs.cause = INTERRUPTED  # however the child took it
             if runs.cause is not None:
                 self._note_missing(name, runs)
             self._progress.end(name, runs.cause)
@@ -153,9 +156,7 @@ class _Probe:
 
     def conclude(self) -> MeasuredProfile:
         """The whole profile, written for the last time."""
-        profile = self._profile
-        if not (profile.streams or profile.kernels or profile.models or profile.emc):
-            self._output.unlink(missing_ok=True)
+        if not self._has_measured:
             if self._wishes():
                 raise KeyboardInterrupt
             raise EnvironmentFault(
@@ -272,8 +273,16 @@ class _Probe:
         missing = Missing(part=part, cause=cause, lost=not runs.not_offered)
         self._profile = replace(self._profile, missing=[*self._profile.missing, missing])
 
+    @property
+    def _has_measured(self) -> bool:
+        profile = self._profile
+        return bool(profile.streams or profile.kernels or profile.models or profile.emc)
+
     def _save(self, *, complete: bool) -> None:
-        """In one piece: a reader never sees half of it."""
+        """In one piece: a reader never sees half of it. Nothing takes the place of what is there
+        before there is something to keep."""
+        if not self._has_measured:
+            return
         found = self.watcher.conditions()
         self._profile = replace(
             self._profile,

@@ -144,3 +144,13 @@ def test_room_is_what_machine_and_container_leave(tmp_path: Path) -> None:
     assert affordable_bytes(tmp_path) == machine
     (group / "memory.max").write_text("2000000000\n")
     assert affordable_bytes(tmp_path) == int((0.8 * 1e9 - (256 << 20)) / LOADING_FACTOR)
+
+
+def test_nothing_measured_leaves_an_earlier_profile_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p.toml").write_text("earlier")
+    monkeypatch.setattr(recording, "affordable_bytes", lambda root: 1000)
+    with pytest.raises(EnvironmentFault):
+        probe(tmp_path)
+    assert (tmp_path / "p.toml").read_text() == "earlier"
