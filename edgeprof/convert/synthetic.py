@@ -95,17 +95,18 @@ def build_decoder(
         onnx_sha256="",
         **graph_sizes(builder),
     )
+    described = DecoderFolder(
+        path=folder,
+        onnx_path=path,
+        tokenizer_path=None,
+        manifest=manifest,
+        layers=layers,
+        vocab_size=KNOWN_TOKENS,
+        context_tokens=context_tokens,
+        end_token_ids=frozenset(),
+    )
     return SyntheticDecoder(
-        folder=DecoderFolder(
-            path=folder,
-            onnx_path=path,
-            tokenizer_path=None,
-            manifest=manifest,
-            layers=layers,
-            vocab_size=KNOWN_TOKENS,
-            context_tokens=context_tokens,
-            end_token_ids=frozenset(),
-        ),
+        folder=described,
         layers=layers,
         layer_bytes=weights.layer_bytes(),
         all_layer_bytes=_Weights(spec, spec.layers, context_tokens).layer_bytes(),

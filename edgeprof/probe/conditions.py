@@ -19,7 +19,8 @@ _KEPT = ("emc_clock_hz", "gpu_clock_hz", "temp_c.", "power_w.", "cooling_state."
 _BUSY_OTHERS, _STOLEN = 0.05, 0.02
 _MOVED = 0.02
 _CPU_MOVED = 0.10  # a processor's clock is told in coarse steps, and not of one time
-_TELLING = ("throttling", "swap", "suspend", "power_mode")
+_SWAPPED_BYTES = 16 << 20
+_TELLING = ("throttling", "suspend", "power_mode")
 
 
 class Watcher:
@@ -141,6 +142,9 @@ def disturbances(found: Conditions, provider: str) -> Iterator[str]:
         if clock is not None and clock.high > (1 + tolerance) * clock.low:
             low, high = clock.low / 1e6, clock.high / 1e6
             yield f"{what} moved between {low:.0f} and {high:.0f} MHz while it was timed"
+    swap = found.signals.get("swap_used_bytes")
+    if swap is not None and swap.high - swap.low > _SWAPPED_BYTES:
+        yield f"{(swap.high - swap.low) / 2**20:.0f} MiB were swapped out"
     for kind, count in found.events.items():
         yield f"{kind.replace('_', ' ')}: told {count} times" if count > 1 else f"there was {kind}"
 

@@ -251,18 +251,16 @@ class _Probe:
     def _layers_that_fit(self, spec: ModelSpec) -> int:
         """Raises UsageFault for a model without such a stack, EnvironmentFault where not even one
         layer fits."""
-        one, two = stored_bytes(spec, 1), stored_bytes(spec, min(2, spec.layers))
-        rest = one - (two - one) if spec.layers > 1 else 0
+        head = stored_bytes(spec, 0)
+        layer = (stored_bytes(spec, spec.layers) - head) / spec.layers
         room = affordable_bytes(self._root)
         if room is None:
             return spec.layers
-        layers = layers_that_fit(spec, (stored_bytes(spec, spec.layers) - rest) / spec.layers,
-                                 rest, room)  # fmt: skip
+        layers = layers_that_fit(spec, layer, head, room)
         if layers == 0:
-            size = f"{one * LOADING_FACTOR / 2**30:.2f} GiB"
             raise EnvironmentFault(
-                f"{spec.name}: one layer and the output head take {size} while they are loaded, and"
-                f" {room * LOADING_FACTOR / 2**30:.2f} GiB may be taken;"
+                f"{spec.name}: one layer and the output head take {_loading_gib(head + layer)}"
+                f" while they are loaded, and {_loading_gib(room)} may be taken;"
                 f" {read_memory_state(self._root)}"
             )
         return layers
@@ -374,6 +372,10 @@ def _measured_model(asked: ModelAsked, runs: PartRuns) -> MeasuredModel | None:
         passes=passes,
         best=best_lengths(costs) if len(costs) > 1 else [],
     )
+
+
+def _loading_gib(weight_bytes: float) -> str:
+    return f"{weight_bytes * LOADING_FACTOR / 2**30:.2f} GiB"
 
 
 def _short(cause: str) -> str:
