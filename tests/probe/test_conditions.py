@@ -47,6 +47,7 @@ def test_clocks_count_only_while_something_is_timed(tmp_path: Path) -> None:
     """Between the parts a clock may fall as it likes."""
     clock = tmp_path / "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
     clock.parent.mkdir(parents=True)
+    clock.write_text("0\n")
     watcher = Watcher(tmp_path)
     watcher.take(Signal(id=1, name="emc_clock_hz", unit="Hz", source="sysfs"))
     for khz, emc_hz, timing in ((800_000, 6e8, False), (2_000_000, 3e9, True)):
