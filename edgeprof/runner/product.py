@@ -91,7 +91,6 @@ class Product:
         self.columns = columns
         self.weight_bytes = round(kernel.bytes_per_weight * INNER * columns)
         self.flop_per_row = 2 * INNER * columns
-        self._ort = load_onnxruntime()
         self._device = PROVIDERS[setup.provider].device
         # Quantised weights are multiplied with the activations that decoders have there.
         halves = kernel.weights == "fp16" or (kernel.is_quantised and setup.provider != "cpu")
@@ -102,25 +101,19 @@ class Product:
         graph = product_graph(kernel, columns, self._element)
         self._session = open_session(graph, setup, entries=FOLD_ALL, alone=True)
         require_growth(before_bytes, self.weight_bytes, setup.provider)
-        self._bindings: dict[int, Any] = {}
+        self._bindings: dict[int, _Binding] = {}
 
     def run(self, rows: int) -> None:
         """Multiply once. The first time for a number of rows takes longer."""
         if rows not in self._bindings:
-            self._bindings[rows] = self._bind(rows)
-        io = self._bindings[rows]
-        run_bound(self._session, io, _LABEL)
-        if self._device != "cpu":
-            io.synchronize_outputs()
-
-    def _bind(self, rows: int) -> Any:
-        value = self._ort.OrtValue.ortvalue_from_numpy
-        given = np.random.default_rng(rows).standard_normal((rows, INNER), dtype=np.float32)
-        io = self._session.io_binding()
-        io.bind_ortvalue_input("rows", value(given.astype(self._element), self._device, 0))
-        room = np.zeros((rows, self.columns), self._element)
-        io.bind_ortvalue_output("product", value(room, self._device, 0))
-        return io
+            given = np.random.default_rng(rows).standard_normal((rows, INNER), dtype=np.float32)
+            self._bindings[rows] = _Binding(
+                self._session,
+                self._device,
+                {"rows": given.astype(self._element)},
+                {"product": np.zeros((rows, self.columns), self._element)},
+            )
+        self._bindings[rows].run(_LABEL)
 
 
 class Stream:
@@ -130,21 +123,43 @@ class Stream:
     """
 
     def __init__(self, kind: Literal["read", "copy"], size_bytes: int, setup: SessionSetup) -> None:
-        ort = load_onnxruntime()
-        self._device = PROVIDERS[setup.provider].device
         rows = max(size_bytes // (4 * INNER), 1)
         source = np.ones((rows, INNER), np.float32)
         target = np.zeros((rows, 1) if kind == "read" else source.shape, np.float32)
         self.moved_bytes = source.nbytes + (target.nbytes if kind == "copy" else 0)
-        self._session = open_session(_stream_graph(kind), setup, alone=True)
-        self._io = self._session.io_binding()
-        value = ort.OrtValue.ortvalue_from_numpy
-        self._io.bind_ortvalue_input("source", value(source, self._device, 0))
-        self._io.bind_ortvalue_output("target", value(target, self._device, 0))
+        session = open_session(_stream_graph(kind), setup, alone=True)
+        device = PROVIDERS[setup.provider].device
+        self._binding = _Binding(session, device, {"source": source}, {"target": target})
 
     def run(self) -> None:
-        run_bound(self._session, self._io, "a pass over memory")
-        if self._device != "cpu":
+        self._binding.run("a pass over memory")
+
+
+class _Binding:
+    """What one size of run reads and writes, kept where it is computed.
+
+    On the CPU the runtime uses the arrays' own memory and does not hold it: they are kept here.
+    """
+
+    def __init__(
+        self, session: Any, device: str, given: dict[str, Any], room: dict[str, Any]
+    ) -> None:
+        value = load_onnxruntime().OrtValue.ortvalue_from_numpy
+        self._session = session
+        self._on_host = device == "cpu"
+        self._inputs = {name: value(array, device, 0) for name, array in given.items()}
+        self._outputs = {name: value(array, device, 0) for name, array in room.items()}
+        self._arrays = (given, room) if self._on_host else ()
+        self._io = session.io_binding()
+        for name, one in self._inputs.items():
+            self._io.bind_ortvalue_input(name, one)
+        for name, one in self._outputs.items():
+            self._io.bind_ortvalue_output(name, one)
+
+    def run(self, label: str) -> None:
+        """Returns once the results are there."""
+        run_bound(self._session, self._io, label)
+        if not self._on_host:
             self._io.synchronize_outputs()
 
 
