@@ -67,35 +67,56 @@ KV_TYPES = ("f16", "bf16", "f32", "fp8", "int8", "q8_0", "q5_1", "q5_0", "q4_1",
 class Device(Struct, frozen=True, kw_only=True):
     """A board in one of its modes, and the short name that it was asked for by, if any.
 
-    ``measured`` is what `edgeprof probe` found on it. Without a datasheet that is all there is: the
-    profile is then a ``MeasuredMachine``.
+    ``measured`` is what `edgeprof probe` found on it, beside the datasheet.
     """
 
-    profile: DeviceProfile | MeasuredMachine
-    mode: PowerMode | MeasuredMode
+    profile: DeviceProfile
+    mode: PowerMode
     alias: str | None = None
     measured: MeasuredProfile | None = None
 
     @property
-    def peak_bandwidth_bytes_per_s(self) -> float | None:
-        """By the datasheet; None where there is none."""
-        if isinstance(self.profile, MeasuredMachine) or isinstance(self.mode, MeasuredMode):
-            return None
+    def peak_bandwidth_bytes_per_s(self) -> float:
         return self.profile.peak_bandwidth_bytes_per_s(self.mode)
 
     @property
     def sustained_bandwidth_bytes_per_s(self) -> float | None:
-        """What real work reaches: by published measurements, else by this machine's own."""
-        if isinstance(self.profile, MeasuredMachine) or isinstance(self.mode, MeasuredMode):
-            return None if self.measured is None else self.measured.best_bandwidth_bytes_per_s
+        """What real work reaches, by published measurements."""
         return self.profile.sustained_bandwidth_bytes_per_s(self.mode)
 
     @property
-    def peak_flop_per_s(self) -> Mapping[str, float | None]:
-        """By data type, from the datasheet; without one what was reached, by weight format."""
-        if isinstance(self.profile, MeasuredMachine) or isinstance(self.mode, MeasuredMode):
-            return {} if self.measured is None else self.measured.rates_flop_per_s()
+    def rates_flop_per_s(self) -> Mapping[str, float | None]:
+        """The ceilings of arithmetic, by data type."""
         return self.profile.peak_flop_per_s(self.mode)
+
+
+class MeasuredDevice(Struct, frozen=True, kw_only=True):
+    """A machine of which no datasheet is known, by what `edgeprof probe` found on it."""
+
+    profile: MeasuredMachine
+    mode: MeasuredMode = MeasuredMode()
+    alias: None = None
+
+    @property
+    def measured(self) -> MeasuredProfile:
+        return self.profile.measured
+
+    @property
+    def peak_bandwidth_bytes_per_s(self) -> None:
+        return None
+
+    @property
+    def sustained_bandwidth_bytes_per_s(self) -> float | None:
+        """The most that was read."""
+        return self.measured.best_bandwidth_bytes_per_s
+
+    @property
+    def rates_flop_per_s(self) -> Mapping[str, float | None]:
+        """What was reached, by weight format."""
+        return dict(self.measured.rates_flop_per_s())
+
+
+AnyDevice = Device | MeasuredDevice
 
 
 def device_names() -> list[str]:
@@ -115,13 +136,7 @@ def find_board(text: str) -> DeviceProfile | AnnouncedBoard:
     """A board by name, short name or path; that of ``D@M`` too."""
     name, _ = _split_mode(text)
     if is_measured(name):
-        profile = find_device(name).profile
-        if isinstance(profile, MeasuredMachine):
-            raise UsageFault(
-                f"{text}: this is no known board and has no power modes; `edgeprof probe --from`"
-                " shows what was measured of it"
-            )
-        return profile
+        return find_device(name).profile
     if find_name(name, [_THIS_BOARD]):
         return _sure_profile(identify_board())
     if _is_path(name):
@@ -141,8 +156,19 @@ def identify_board(root: Path = Path("/")) -> "Identity":
 
 def find_device(text: str, mode: str | None = None) -> Device:
     """A board by name, short name or path of a profile; ``D@M`` is board D in mode M, ``auto`` the
-    board that this runs on, as it is now, and ``here`` the same with what `edgeprof probe` found on
-    it, be it a known board or not. The path may be that of a probe's profile too."""
+    board that this runs on, as it is now, ``here`` the same with what `edgeprof probe` found."""
+    found = find_machine(text, mode)
+    if isinstance(found, MeasuredDevice):
+        raise UsageFault(
+            f"{text}: this machine is no known board and has no power modes; `edgeprof probe"
+            " --from` shows what was measured of it"
+        )
+    return found
+
+
+def find_machine(text: str, mode: str | None = None) -> AnyDevice:
+    """As ``find_device``; ``here``, or the path of a profile that a probe made, may also be of a
+    machine that is no known board."""
     name, own_mode = _split_mode(text)
     if own_mode is not None and mode is not None:
         raise UsageFault(f"'{text}' names a mode already; leave out --mode {mode}")
@@ -181,14 +207,13 @@ def this_device(mode: str | None = None, root: Path = Path("/")) -> Device:
     return Device(profile=profile, mode=present, alias=_THIS_BOARD)
 
 
-def measured_device(measured: MeasuredProfile, mode: str | None = None) -> Device:
+def measured_device(measured: MeasuredProfile, mode: str | None = None) -> AnyDevice:
     """The machine that a probe measured: its board's datasheet with the measurements beside, or
     these alone."""
     if measured.machine.profile is None:
         if mode is not None:
             raise UsageFault(f"a machine that is no known board has no mode '{mode}'")
-        machine = MeasuredMachine(measured=measured)
-        return Device(profile=machine, mode=MeasuredMode(), measured=measured)
+        return MeasuredDevice(profile=MeasuredMachine(measured=measured))
     profile = load_profile(DEVICES_FOLDER / f"{_device_name(measured.machine.profile)}.toml")
     probed = measured.machine.power_mode
     present = profile.find_mode(probed) if probed is not None and mode is None else None

@@ -19,7 +19,13 @@ from edgeprof.analysis.roofline import (
     pass_time,
     roof_of_device,
 )
-from edgeprof.catalog import Device, engine_classes, find_engine, measured_engine
+from edgeprof.catalog import (
+    AnyDevice,
+    MeasuredDevice,
+    engine_classes,
+    find_engine,
+    measured_engine,
+)
 from edgeprof.hardware.engines import EngineClass
 from edgeprof.hardware.profile import AnnouncedBoard
 from edgeprof.models.quantisation import StorageType
@@ -34,7 +40,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
     The passes are expected of ``engine``; ``engines`` are the classes to tell apart.
     """
 
-    device: Device
+    device: AnyDevice
     model: ModelSpec
     draft: ModelSpec | None
     kv: StorageType
@@ -59,7 +65,7 @@ class Outline(Struct, frozen=True, kw_only=True):
 
 def outlook(
     *,
-    device: Device,
+    device: AnyDevice,
     model: ModelSpec,
     kv: StorageType,
     draft: ModelSpec | None = None,
@@ -75,7 +81,7 @@ def outlook(
     datasheet the roof is the measured one, by the arithmetic of the model's format where that asked
     for was not measured.
     """
-    if device.peak_bandwidth_bytes_per_s is None and device.measured is not None:
+    if isinstance(device, MeasuredDevice):
         data_type = measured_format(device.measured, model, data_type)
         engine = engine or measured_engine(device.measured)
     expected_of = engine or find_engine()

@@ -33,7 +33,7 @@ from edgeprof.analysis.speculation import (
     expected_tokens,
     speedup,
 )
-from edgeprof.catalog import Device
+from edgeprof.catalog import AnyDevice, MeasuredDevice
 from edgeprof.hardware.engines import EngineClass, KernelClass
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import ModelSpec
@@ -92,7 +92,7 @@ class KernelGain(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """The answer for one board, target, draft and context. ``headline`` is one of ``gains``."""
 
-    device: Device
+    device: AnyDevice
     target: ModelSpec
     draft: ModelSpec | None
     kv: StorageType
@@ -118,7 +118,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def plan(
     *,
-    device: Device,
+    device: AnyDevice,
     target: ModelSpec,
     draft: ModelSpec | None,
     kv: StorageType,
@@ -135,7 +135,7 @@ def plan(
 
     ``draft_cost`` is a measured c; without it and without a draft, drafting costs nothing.
     """
-    if device.peak_bandwidth_bytes_per_s is None and device.measured is not None:
+    if isinstance(device, MeasuredDevice):
         data_type = measured_format(device.measured, target, data_type)
     roof = roof_of_device(device, data_type)
     passes = RoundPasses(

@@ -10,10 +10,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from edgeprof.catalog import Device
+from edgeprof.catalog import AnyDevice, Device
 from edgeprof.errors import EdgeprofError
 from edgeprof.hardware.engines import BATCH_POSITIONS, EngineClass
-from edgeprof.hardware.measured import MeasuredMachine, MeasuredMode, MeasuredProfile
+from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.hardware.profile import DeviceProfile, PowerMode
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import ModelSpec
@@ -109,17 +109,17 @@ def roof_of(profile: DeviceProfile, mode: PowerMode, data_type: str = "fp16") ->
     )
 
 
-def roof_of_device(device: Device, data_type: str = "fp16") -> Roof:
+def roof_of_device(device: AnyDevice, data_type: str = "fp16") -> Roof:
     """The roof of a device: by its datasheet, or of a machine without one what was measured.
 
     A measured roof is what large kernels reached, a lower bound of the hardware's own: its
     bandwidth is the most that was read, its sustained band what the kernels read at one row.
     """
-    profile, mode, measured = device.profile, device.mode, device.measured
-    if not isinstance(profile, MeasuredMachine) and not isinstance(mode, MeasuredMode):
-        return roof_of(profile, mode, data_type)
-    best = None if measured is None else measured.best_bandwidth_bytes_per_s
-    if measured is None or best is None:
+    if isinstance(device, Device):
+        return roof_of(device.profile, device.mode, data_type)
+    measured = device.measured
+    best = measured.best_bandwidth_bytes_per_s
+    if best is None:
         raise EdgeprofError("the profile of this machine holds no bandwidth: run `edgeprof probe`")
     reads = [one.bandwidth_bytes_per_s.value for one in measured.kernels] or [best]
     return Roof(

@@ -9,10 +9,11 @@ import click
 from edgeprof.analysis.plan import LONGEST_SHOWN, TYPICAL_ACCEPTANCES, plan
 from edgeprof.analysis.speculation import LONGEST_DRAFT
 from edgeprof.catalog import (
+    MeasuredDevice,
     engines,
-    find_device,
     find_engine,
     find_kv_type,
+    find_machine,
     find_model,
     measured_engine,
 )
@@ -28,7 +29,6 @@ from edgeprof.cli.paper import (
     split,
 )
 from edgeprof.cli.verify_cost import read_verify_cost
-from edgeprof.hardware.measured import MeasuredMachine
 from edgeprof.hardware.profile import DataType
 from edgeprof.report.paper import PlanKind, plan_figure
 from edgeprof.report.plan import plan_document, plan_rows, plan_sections
@@ -98,10 +98,10 @@ def command(
     draft_spec, draft_name = find_model(draft) if draft is not None else (None, None)
     if chosen in ("json", "csv"):  # text and Markdown have them in the answer
         warn((*target_spec.warnings, *(draft_spec.warnings if draft_spec else ())))
-    found, table = find_device(device, mode), engines()
+    found, table = find_machine(device, mode), engines()
     engine_class = find_engine(engine)
-    if engine is None and isinstance(found.profile, MeasuredMachine):
-        engine_class = measured_engine(found.profile.measured) or engine_class
+    if engine is None and isinstance(found, MeasuredDevice):
+        engine_class = measured_engine(found.measured) or engine_class
     result = plan(
         device=found,
         target=target_spec,

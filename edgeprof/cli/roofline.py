@@ -10,9 +10,9 @@ from edgeprof.analysis.observation import Observation
 from edgeprof.analysis.outlook import Outline, Outlook, outline, outlook
 from edgeprof.catalog import (
     find_board,
-    find_device,
     find_engine,
     find_kv_type,
+    find_machine,
     find_model,
     is_measured,
 )
@@ -112,7 +112,7 @@ def command(
                 tokens=tokens,
             )
         return outlook(
-            device=find_device(device, mode),
+            device=find_machine(device, mode),
             model=target,
             draft=draft_spec,
             kv=cache,

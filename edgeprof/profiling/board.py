@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeprof.catalog import emc_calibrations, find_device, identify_board
-from edgeprof.hardware.measured import MeasuredMachine
 from edgeprof.telemetry.source import BoardFigures, Calibration
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def board_figures(root: Path, device: str | None = None) -> BoardFigures:
     named = None if device is None else find_device(device).profile
     profile = _sure_profile(identity) if named is None else named
     calibrations = _calibrations(identity)
-    if profile is None or isinstance(profile, MeasuredMachine):
+    if profile is None:
         return BoardFigures(root=where, emc_calibrations=calibrations)
     return BoardFigures(
         root=where,

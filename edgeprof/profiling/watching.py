@@ -99,9 +99,7 @@ def describe_board(watch: Watch) -> dict[str, Any]:
     device = _recorded(watch.replay) if watch.replay is not None else describe_device(watch.root)
     if watch.device is not None:
         chosen = find_device(watch.device)
-        device["name"] = chosen.profile.title
-        if isinstance(chosen.profile, DeviceProfile) and isinstance(chosen.mode, PowerMode):
-            device |= _figures(chosen.profile, chosen.mode)
+        device |= {"name": chosen.profile.title, **_figures(chosen.profile, chosen.mode)}
     elif watch.replay is None:
         found = identify_board(watch.root)
         mode = present_mode(found)

@@ -7,8 +7,8 @@ from msgspec import Struct
 from edgeprof.analysis.memory import RUNTIME_BYTES, SYSTEM_BYTES
 from edgeprof.analysis.outlook import Outlook
 from edgeprof.analysis.roofline import PassTime, expected_time
+from edgeprof.catalog import MeasuredDevice
 from edgeprof.hardware.engines import EngineClass
-from edgeprof.hardware.measured import MeasuredMachine, MeasuredMode
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import AttentionKind, ModelSpec, WeightGroup
 from edgeprof.report.sections import Section, lines
@@ -54,10 +54,11 @@ def explain_sections(terms: Sequence[Term]) -> Iterator[Section]:
 
 
 def _board_terms(result: Outlook) -> Iterator[Term]:
-    profile, mode, roof = result.device.profile, result.device.mode, result.roof
-    if isinstance(profile, MeasuredMachine) or isinstance(mode, MeasuredMode):
-        yield _measured_term(result)
+    device, roof = result.device, result.roof
+    if isinstance(device, MeasuredDevice):
+        yield _measured_term(device, roof.bandwidth_bytes_per_s)
         return
+    profile, mode = device.profile, device.mode
     source = f"{mode.source or profile.source} ({mode.status or profile.status})"
     subject = f"{profile.name} {mode.name}"
     yield Term(
@@ -100,15 +101,14 @@ def _board_terms(result: Outlook) -> Iterator[Term]:
     )
 
 
-def _measured_term(result: Outlook) -> Term:
-    measured = result.device.measured
+def _measured_term(device: MeasuredDevice, bandwidth: float) -> Term:
     return Term(
-        subject=result.device.profile.title,
+        subject=device.profile.title,
         figure="bandwidth",
         sum="the most that a probe read",
-        value=result.roof.bandwidth_bytes_per_s,
+        value=bandwidth,
         unit="B/s",
-        source=None if measured is None else f"edgeprof probe, {measured.created_utc} (measured)",
+        source=f"edgeprof probe, {device.measured.created_utc} (measured)",
     )
 
 
@@ -196,7 +196,7 @@ def _engine_terms(decode: PassTime, result: Outlook, engine: EngineClass) -> Ite
 
 
 def _fit_terms(result: Outlook) -> Iterator[Term]:
-    held, profile = result.fit, result.device.profile
+    held, device = result.fit, result.device
     observed = "a single observation on an Orin board"
 
     def term(figure: str, how: str, value: float, source: str | None = None) -> Term:
@@ -210,10 +210,10 @@ def _fit_terms(result: Outlook) -> Iterator[Term]:
     yield term("runtime", show(RUNTIME_BYTES, "B"), held.runtime_bytes, f"CUDA; {observed}")
     yield term("system", show(SYSTEM_BYTES, "B"), held.system_bytes, f"a desktop; {observed}")
     yield term("resident", _RULE, held.total_bytes)
-    if isinstance(profile, MeasuredMachine):
+    if isinstance(device, MeasuredDevice):
         yield term("visible", "memory that the system counts", held.dram_bytes)
         return
-    dram = profile.dram
+    dram = device.profile.dram
     yield term("visible", f"of {dram.size_gib:g} GiB on the module", held.dram_bytes,
                dram.visible_source or "0.93 of the module, assumed")  # fmt: skip
 

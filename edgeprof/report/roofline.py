@@ -10,8 +10,7 @@ from edgeprof.analysis.memory import Fit
 from edgeprof.analysis.observation import Comparison, Observation, compare
 from edgeprof.analysis.outlook import Outline, Outlook
 from edgeprof.analysis.roofline import PassTime, expected_time
-from edgeprof.catalog import Device
-from edgeprof.hardware.measured import MeasuredMachine, MeasuredMode
+from edgeprof.catalog import AnyDevice, MeasuredDevice
 from edgeprof.models.names import ModelName
 from edgeprof.models.spec import ModelSpec
 from edgeprof.quantity import Band
@@ -58,8 +57,8 @@ def document(
             "peak_bandwidth_bytes_per_s": result.device.peak_bandwidth_bytes_per_s,
             "sustained_bandwidth_bytes_per_s": result.device.sustained_bandwidth_bytes_per_s,
             "peak_flop_per_s": {}
-            if isinstance(profile, MeasuredMachine)
-            else result.device.peak_flop_per_s,
+            if isinstance(result.device, MeasuredDevice)
+            else result.device.rates_flop_per_s,
             "dram_bytes": profile.dram_bytes,
         },
         "model": model_document(result.model, result.kv),
@@ -110,7 +109,7 @@ def roofline_sections(
             yield from announced_sections(result, names)
 
 
-def stood_for(device: Device, names: Sequence[ModelName]) -> list[str]:
+def stood_for(device: AnyDevice, names: Sequence[ModelName]) -> list[str]:
     """What short names stood for, one a line."""
     lines = []
     if device.alias is not None:
@@ -342,18 +341,18 @@ def _board_and_model(result: Outlook) -> str:
 
 
 def _memory_line(result: Outlook) -> str:
-    profile, mode, roof = result.device.profile, result.device.mode, result.roof
-    if isinstance(profile, MeasuredMachine) or isinstance(mode, MeasuredMode):
+    device, roof = result.device, result.roof
+    if isinstance(device, MeasuredDevice):
         return f"{show(roof.bandwidth_bytes_per_s, 'B/s')}, the most that a probe read here"
     return (
         f"{show(roof.bandwidth_bytes_per_s, 'B/s')} peak"
-        f" (EMC {mode.emc_mhz:g} MHz x 2 x {profile.dram.bus_width_bits} bit),"
+        f" (EMC {device.mode.emc_mhz:g} MHz x 2 x {device.profile.dram.bus_width_bits} bit),"
         f" {_sustained(roof.sustained_bytes_per_s)}"
     )
 
 
 def _arithmetic_line(result: Outlook) -> str:
-    if isinstance(result.device.profile, MeasuredMachine):
+    if isinstance(result.device, MeasuredDevice):
         reached = _rate(result.roof.flop_per_s)
         return f"{reached}, the most that a probe reached here with {result.data_type} weights"
     return f"{_rate(result.roof.flop_per_s)} {result.data_type} dense{_units_on(result)}"
@@ -370,10 +369,10 @@ def _rate(flop_per_s: float | None) -> str:
 
 
 def _units_on(result: Outlook) -> str:
-    mode, gpu = result.device.mode, result.device.profile.gpu
-    if gpu is None or isinstance(mode, MeasuredMode):
+    if isinstance(result.device, MeasuredDevice):
         return ""
-    if mode.sms is None or mode.gpu_mhz is None:
+    mode, gpu = result.device.mode, result.device.profile.gpu
+    if gpu is None or mode.sms is None or mode.gpu_mhz is None:
         return ""
     return f" ({mode.sms} of {gpu.sms} SMs on, {mode.gpu_mhz:g} MHz)"
 
