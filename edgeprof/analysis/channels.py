@@ -304,7 +304,7 @@ def _figures(channel: Channel, span: Span, chosen: bool) -> SignalFigures:
         else Quantity(
             value=mean,
             n=n,
-            kind="measured",
+            kind="calibrated" if signal.calibrated else "measured",
             source=f"{signal.source}, time-weighted mean of the samples",
             window_s=signal.window_s,
         ),

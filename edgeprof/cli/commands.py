@@ -26,6 +26,7 @@ COMMANDS = {
     "pair": ("edgeprof.cli.pair", "Say whether a draft model may serve a target."),
     "plan": ("edgeprof.cli.plan", "Say what drafting would bring, and how long to draft."),
     "project": ("edgeprof.cli.project", "Say what a session would give on another board."),
+    "probe": ("edgeprof.cli.probe", "Measure what this machine reaches through the runtime."),
     "report": ("edgeprof.cli.report", "Show what a session measured: text, JSON or Markdown."),
     "roofline": ("edgeprof.cli.roofline", "Say how fast a model can go on a board, and why."),
     "run": ("edgeprof.cli.run", "Run a recipe on this machine and record a session."),

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+from edgeprof.hardware.machine import usable_cores
 from edgeprof.hardware.memory_state import read_memory_state
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.models.pairing import check_pair
 from edgeprof.models.readers.onnx_graph import OnnxGraph, read_onnx_graph, require_external_data
-from edgeprof.profiling.environment import usable_cores
 from edgeprof.profiling.memory_need import MemoryNeed, job_need, model_need
 from edgeprof.profiling.messages import DecodeJob, PreparedModel
 from edgeprof.profiling.prompts import encode_prompts

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from edgeprof.models.spec import ModelSpec
 from edgeprof.provider_settings import ProviderSettings
 from edgeprof.recipe import Recipe
 from edgeprof.session.records import (
@@ -60,6 +61,45 @@ class SampleJob(Struct, frozen=True, kw_only=True, tag=True):
     left_out: tuple[str, ...] = ()
 
 
+class ProbeJob(Struct, frozen=True, kw_only=True, tag=True):
+    """One part of a probe: what to time, on what.
+
+    ``part`` is ``read`` or ``copy`` (a pass over memory), ``load`` (reading on and on until the
+    order to stop), ``product`` (one kernel at growing numbers of rows) or ``model`` (a stack of
+    the layers of ``model``). ``budget_s`` is the time that may be spent on repeating, once all was
+    warm for ``warm_s``.
+    """
+
+    part: Literal["read", "copy", "load", "product", "model"]
+    provider: str
+    threads: int
+    size_bytes: int
+    sizes: list[int] = []
+    weights: str = ""
+    accuracy_level: int | None = None
+    model: ModelSpec | None = None
+    layers: int = 0
+    warm_s: float = 1.0
+    budget_s: float = 5.0
+    rounds: tuple[int, int] = (5, 15)
+
+
+class ProbeRun(Struct, frozen=True, kw_only=True, tag=True):
+    """One run of what a probe times. ``what`` tells kinds of runs of one part apart, ``size`` is a
+    number of rows or tokens, or of bytes."""
+
+    what: str
+    size: int
+    t0_ns: int
+    t1_ns: int
+
+
+class ProbeFacts(Struct, frozen=True, kw_only=True, tag=True):
+    """What the figures of a part are worked out with: bytes, operations, layers."""
+
+    facts: dict[str, int]
+
+
 class Stop(Struct, frozen=True, kw_only=True, tag=True):
     """End after the pass or the read in hand."""
 
@@ -103,7 +143,7 @@ class Ended(Struct, frozen=True, kw_only=True, tag=True):
     interrupted: bool = False
 
 
-Order = DecodeJob | SampleJob | Stop
+Order = DecodeJob | SampleJob | ProbeJob | Stop
 Message = (
     Leg
     | Request
@@ -118,5 +158,7 @@ Message = (
     | Failed
     | Alive
     | Stuck
+    | ProbeRun
+    | ProbeFacts
     | Ended
 )

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from edgeprof.analysis.summary import Summary
+from edgeprof.catalog import measured_like
+from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.length_sweep import sweep_notes, sweep_table
+from edgeprof.report.measured import ceilings_title, kernel_table
 from edgeprof.report.session_tables import (
     acceptance_table,
     ceiling_table,
@@ -93,15 +96,19 @@ def write_report(session: Session, summary: Summary, folder: Path, *, figures: s
 
     report = folder / REPORT_NAME
     plots = save_plots(session, summary, folder, figures)
+    probe = measured_like(session.info.device, session.info.environment)
     with whole_file(report) as unfinished:
-        unfinished.write_text(markdown(summary, plots), encoding="utf-8")
+        unfinished.write_text(markdown(summary, plots, probe), encoding="utf-8")
     return report
 
 
-def markdown(summary: Summary, plots: list[str] | None = None) -> str:
-    """The document; ``plots`` are the names of the files that lie beside it."""
+def markdown(
+    summary: Summary, plots: list[str] | None = None, probe: MeasuredProfile | None = None
+) -> str:
+    """The document; ``plots`` are the names of the files that lie beside it, ``probe`` the profile
+    of the machine that the session is of, where there is one."""
     shown = plots or []
-    sections = [*_opening(summary), *_results(summary, shown), *_background(summary)]
+    sections = [*_opening(summary), *_results(summary, shown, probe), *_background(summary)]
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -126,7 +133,7 @@ def _opening(summary: Summary) -> Iterator[str]:
     yield contrast(summary) or ""
 
 
-def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
+def _results(summary: Summary, plots: list[str], probe: MeasuredProfile | None) -> Iterator[str]:
     yield _titled("Speed", pipe_table(variant_table(summary)), _plot("tokens-per-second", plots))
     yield pipe_table(repeat_table(summary))
     yield pipe_table(latency_table(summary))
@@ -151,6 +158,9 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
         pipe_table(pass_table(summary)),
         _plot("roofline", plots),
     )
+    if probe is not None:
+        title = escaped(ceilings_title(probe))
+        yield f"{title}:\n\n{pipe_table(kernel_table(probe))}"
     yield _titled(
         "Bytes a pass",
         pipe_table(attribution_table(summary)),

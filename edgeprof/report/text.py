@@ -4,11 +4,13 @@ import textwrap
 from collections.abc import Iterator
 
 from edgeprof.analysis.summary import Summary
+from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.report.attribution import TITLE as BYTES_TITLE
 from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.length_sweep import TITLE as SWEEP_TITLE
 from edgeprof.report.length_sweep import sweep_notes, sweep_table
+from edgeprof.report.measured import ceilings_title, kernel_table
 from edgeprof.report.printable import printable
 from edgeprof.report.session_tables import (
     ceiling_table,
@@ -33,12 +35,14 @@ from edgeprof.report.table import Table, table
 _LINE = 100  # longer lines are hard to read, however wide the window
 
 
-def session_text(summary: Summary, width: int) -> str:
-    """The whole report; sentences fold at ``width`` columns or at 100."""
-    return printable("\n\n".join(section for section in _sections(summary, width) if section))
+def session_text(summary: Summary, width: int, probe: MeasuredProfile | None = None) -> str:
+    """The whole report; sentences fold at ``width`` columns or at 100. ``probe`` is the profile of
+    the machine that the session is of, where there is one."""
+    sections = _sections(summary, width, probe)
+    return printable("\n\n".join(section for section in sections if section))
 
 
-def _sections(summary: Summary, width: int) -> Iterator[str]:
+def _sections(summary: Summary, width: int, probe: MeasuredProfile | None) -> Iterator[str]:
     line = min(width, _LINE)
     yield _title(summary)
     yield _headlines(summary, line)
@@ -58,6 +62,8 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     title = "Ceilings: the most that a large product reached here, lower bounds of the machine"
     yield _section(title, ceiling_table(summary), width)
     yield _noted(BYTES_TITLE, attribution_table(summary), attribution_notes(summary), width)
+    if probe is not None:
+        yield _section(ceilings_title(probe), kernel_table(probe), width)
     yield _phases(summary, width)
     title = "Signals: means over time; windows are those that the sources declare"
     yield _section(title, signal_table(telling(summary.signals)), width)

@@ -6,7 +6,7 @@ between passes is the caches' matter.
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,11 +96,13 @@ class OrtModel:
         capacity: int,
         longest_pass: int | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
+        entries: Mapping[str, str] = {},
     ) -> "OrtModel":
         """Load the graph and allocate a cache for ``capacity`` tokens (at most the context).
 
         ``threads`` alone are those of a session on the CPU. ``longest_pass`` is what a provider may
-        count on that builds for shapes; a longer pass costs it another build.
+        count on that builds for shapes; a longer pass costs it another build. ``entries`` are
+        further configuration entries of the session.
 
         Raises EnvironmentFault where the provider is missing or leaves nodes that it may not leave,
         FileFault where the graph cannot be loaded or has a layout that is not served.
@@ -112,7 +114,7 @@ class OrtModel:
         if setup.provider == "tensorrt" and setup.shapes is None:
             setup = setup._replace(shapes=shape_range(layout, slots, longest_pass))
         t0 = time.perf_counter()
-        session = open_session(folder.onnx_path, setup, entries=RECORD_ENTRY)
+        session = open_session(folder.onnx_path, setup, entries={**RECORD_ENTRY, **entries})
         model = cls(folder, layout, session, setup, capacity=capacity, clock=clock)
         if layout.columns is None:
             model.learn_columns()

@@ -132,7 +132,8 @@ class Signal(Struct, frozen=True, kw_only=True, tag=True):
     """A channel of the sampler: written when it is announced and again with how it was delivered.
 
     ``window_s`` is the averaging window that its source declares, ``window_basis`` on what ground;
-    ``node`` is what was read. ``delivered_hz`` and ``jitter_s``, the standard deviation of the time
+    ``node`` is what was read; ``calibrated`` that its scale was found by a known load on the board
+    (`edgeprof probe`). ``delivered_hz`` and ``jitter_s``, the standard deviation of the time
     between readings, are what came; ``asked_hz`` is only what was wished for.
     """
 
@@ -149,6 +150,7 @@ class Signal(Struct, frozen=True, kw_only=True, tag=True):
     delivered_hz: float | None = None
     jitter_s: float | None = None
     read_latency_s: float | None = None
+    calibrated: bool = False
 
 
 class Sample(Struct, frozen=True, kw_only=True, tag=True):
