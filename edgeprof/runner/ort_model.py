@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from edgeprof.runner.token_model import Logits, TokenIds
 
 _PROBED_TOKENS = 2
+_MASK_STEP = 256
 
 
 class OrtModel:
@@ -79,7 +80,10 @@ class OrtModel:
         self._device = Device(setup, str(folder.onnx_path))
         kind = SharedCache if layout.shared else GrowingCache
         self._cache: Cache = kind(layout, self._slots, self._device)
-        self._masks = Masks(layout.inputs, self._slots)
+        # A converted graph sums its mask up and does nothing else with it. Elsewhere than on the
+        # CPU what is bound is a copy, which later ones do not reach.
+        summed = folder.manifest is not None and self._device.name == "cpu"
+        self._masks = Masks(layout.inputs, self._slots, step=_MASK_STEP if summed else 1)
         self._bindings: dict[tuple[int, int], _Binding] = {}
         self._logits = np.empty(0, ELEMENTS[layout.logits_storage].numpy)
         self._chooses_rows = layout.chooses_rows
