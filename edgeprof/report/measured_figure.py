@@ -42,7 +42,9 @@ def probe_figure(profile: MeasuredProfile) -> Figure:
         _draw_roofs(roofs, profile, series)
         _draw_costs(costs, series)
         roofs.set_title(profile.machine.name)
-        handles, labels = costs.get_legend_handles_labels()
+        known = [axes.get_legend_handles_labels() for axes in (costs, roofs)]
+        handles = [handle for found, _ in known for handle in found]
+        labels = [label for _, found in known for label in found]
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
         if not profile.complete or profile.disturbed:
             state = "incomplete" if not profile.complete else "disturbed"
