@@ -116,7 +116,7 @@ def main() -> None:
     cases: dict[str, tuple[str, int, str | None]] = {
         "as it is": ("fp32", 2, None),
         "K far too large": ("fp32", 16, None),
-        "wrong weight format": ("int4", 4, None),
+        "wrong weight format": ("int4", 2, None),
         "spin hog": ("fp32", 2, SPIN),
         "memory hog": ("fp32", 2, STREAM),
         "shuffled draft": ("fp32", 2, None),

@@ -7,7 +7,9 @@ SmolLM2-135M, both weight formats, n-gram and model drafter, K from 1 to 7. Acce
 one run at K = 8 on the prompts of the recipe and those that were tuned on; c and v(n) from held
 passes; measured is the decode speed-up on the final prompts, of which nothing else is used. One
 call of ``collect`` records one session that is missing, so that a quiet machine is asked for
-minutes only; call it again until it says that nothing is missing.
+minutes only; call it again until it says that nothing is missing. Pairs of answers of which one ran
+while something outside slowed the machine are left out of what was measured, by the times of passes
+of equal size, and counted.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from edgeprof.analysis.comparison import Pair, decode_speedup, pairs_of
 from edgeprof.analysis.forecast import RoundTimes, forecasts, round_times
 from edgeprof.analysis.latency import seconds
 from edgeprof.analysis.pass_cost import held_passes
-from edgeprof.analysis.variants import VariantRuns, plain_variant, variants_of
+from edgeprof.analysis.variants import Answer, VariantRuns, plain_variant, variants_of
 from edgeprof.catalog import find_recipe
 from edgeprof.cli.prepare import prepare
 from edgeprof.profiling.recorder import record
@@ -37,6 +39,8 @@ WEIGHTS = ("fp32", "int4")
 DRAFTERS = ("ngram", "draft")
 LONGEST = 8
 HELD_REPEATS = 30
+DISTURBED = 1.25
+LEAST_PASSES = 4
 PER_SESSION = 16  # held-out prompts
 TEMPLATE = "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 
@@ -121,14 +125,18 @@ def collect(folder: Path, repeats: int) -> None:
 
 def compare(folder: Path) -> None:
     """Predictions from the calibration session against what the held-out prompts were given."""
-    print("| weights | drafter | K | predicted | measured | ratio | with their acceptance |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| weights | drafter | K | predicted | measured | ratio | with their acceptance | quiet |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for weights, drafter in product(WEIGHTS, DRAFTERS):
         calibration = read_session(folder / f"{weights}-calibration.sqlite")
         held_out = [read_session(path) for path in sorted(folder.glob(f"{weights}-held-out-*"))]
         times, run = _calibrated(calibration, held_out, weights, drafter)
+        usual_s = _usual_s(held_out)
         for one in forecasts(run, times, range(1, LONGEST)):
-            pairs = _pairs(held_out, weights, drafter, one.draft_tokens)
+            every = _pairs(held_out, weights, drafter, one.draft_tokens)
+            pairs = _quiet(every, usual_s)
             measured = decode_speedup(pairs)
             assert measured is not None and measured.value is not None
             own = _with_their_acceptance(pairs, times)
@@ -136,7 +144,8 @@ def compare(folder: Path) -> None:
                 f"| {weights} | {drafter} | {one.draft_tokens} "
                 f"| {one.predicted_speedup:.2f} [{one.low:.2f}, {one.high:.2f}] "
                 f"| {measured.value:.2f} [{measured.low:.2f}, {measured.high:.2f}] "
-                f"| {one.predicted_speedup / measured.value:.3f} | {own / measured.value:.3f} |"
+                f"| {one.predicted_speedup / measured.value:.3f} | {own / measured.value:.3f} "
+                f"| {len(pairs)} of {len(every)} |"
             )
 
 
@@ -167,6 +176,34 @@ def _pairs(held_out: list[Session], weights: str, drafter: str, length: int) -> 
             if plain is not None and (run.drafter, run.draft_tokens) == (drafter, length):
                 found += pairs_of(run, plain)
     return found
+
+
+def _quiet(pairs: list[Pair], usual_s: dict[tuple[str, int], float]) -> list[Pair]:
+    """Those whose answers both ran while nothing outside slowed the machine: no target pass of one
+    size took, in the median of an answer, DISTURBED times what such passes usually take."""
+
+    def slow(answer: Answer) -> bool:
+        sizes: dict[tuple[str, int], list[float]] = defaultdict(list)
+        for one in answer.passes:
+            if one.phase in ("decode", "verify"):
+                sizes[one.model, one.tokens].append(seconds(one))
+        return any(
+            median(times) > DISTURBED * usual_s[size]
+            for size, times in sizes.items()
+            if len(times) >= LEAST_PASSES
+        )
+
+    return [pair for pair in pairs if not slow(pair.speculative) and not slow(pair.plain)]
+
+
+def _usual_s(sessions: list[Session]) -> dict[tuple[str, int], float]:
+    """Medians of target passes by model and tokens, over all answers of all sessions."""
+    times: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for session in sessions:
+        for one in session.passes:
+            if one.phase in ("decode", "verify") and one.request_id is not None:
+                times[one.model, one.tokens].append(seconds(one))
+    return {size: median(values) for size, values in times.items()}
 
 
 def _with_their_acceptance(pairs: list[Pair], times: RoundTimes) -> float:

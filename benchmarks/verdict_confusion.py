@@ -76,6 +76,11 @@ def _slow(world: World, rng: random.Random) -> World:
     return world._replace(in_situ=rng.uniform(1.4, 2.0))
 
 
+def _crowded(world: World) -> World:
+    """Others took the share of the two cores by which passes became slower."""
+    return world._replace(others=2 * (1 - 1 / world.in_situ))
+
+
 LIMITS: dict[str, Callable[[World, random.Random], World]] = {
     "low acceptance": lambda w, r: w._replace(acceptance=r.uniform(0.1, 0.4)),
     "mismatched vocabularies": lambda w, r: w._replace(
@@ -95,7 +100,7 @@ LIMITS: dict[str, Callable[[World, random.Random], World]] = {
     ),
     "bus contention": lambda w, r: _slow(w, r)._replace(overlap=True),
     "memory pressure": lambda w, r: _slow(w, r)._replace(swapped=True),
-    "cores fought over": lambda w, r: _slow(w, r)._replace(others=r.uniform(0.6, 3.0)),
+    "cores fought over": lambda w, r: _crowded(_slow(w, r)),
     "throttled": lambda w, _: w._replace(throttled=True),
     "clocks not pinned": lambda w, _: w._replace(clocks=True),
     "wrong provider": lambda w, _: w._replace(provider="cpu"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from edgeprof.cli.commands import cli
 from edgeprof.session.records import Session
@@ -56,6 +57,26 @@ def test_file_and_memory_give_the_same_report(session_file: Path, made_session: 
     document = json.loads(report(session_file, "--json").stdout)
     assert document.pop("probe") is None  # nobody probed this machine
     assert document == json.loads(msgspec.json.encode(summarise(made_session)))
+
+
+def test_disturbed_repetitions_count_where_asked_for(
+    made_session: Session, write_session: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The second repeat, 1.25 times as slow, ran beside a program that took a core."""
+    slow = [
+        replace(leg, attrs={**leg.attrs, "processor": {"others_s": 10.0}})
+        if leg.kind == "decode" and leg.repeat == 1
+        else leg
+        for leg in made_session.legs
+    ]
+    path = write_session(tmp_path / "s.sqlite", replace(made_session, legs=slow))
+    left_out = json.loads(report(path, "--json").stdout)
+    assert left_out["legs"][0]["tokens_per_s_by_repeat"] == [50.0]
+    assert len(left_out["disturbed"]) == 5 and left_out["disturbed_left_out"] is True
+    whole = json.loads(report(path, "--json", "--with-disturbed").stdout)
+    assert whole["legs"][0]["tokens_per_s_by_repeat"] == [50.0, 40.0]
+    assert whole["disturbed_left_out"] is False
+    assert "1 leg was disturbed (other programs took" in report(path).stdout
 
 
 def test_markdown_into_a_folder(session_file: Path, tmp_path: Path) -> None:

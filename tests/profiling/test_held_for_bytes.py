@@ -84,11 +84,13 @@ def held_legs(session: Session) -> list[Leg]:
 def test_a_run_holds_phases_where_bandwidth_is_read(
     tree: Tree, recipe: Recipe, folders: dict[str, DecoderFolder], tmp_path: Path
 ) -> None:
-    """The board's reading never moves, and is refused."""
+    """The board's reading never moves, and is refused; what a program beside takes is told."""
     tree.set_emc(busy_frac=0.5)
     short = replace(recipe, held_legs=1, held_leg_s=0.8, repeats=1, warmup_requests=0)
     quiet = Quiet()
-    session = record(short, folders, tmp_path / "s.sqlite", progress=quiet)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as spinning:
+        session = record(short, folders, tmp_path / "s.sqlite", progress=quiet)
+        spinning.kill()
     legs = held_legs(session)
     assert [leg.name for leg in legs] == [f"{phase.name} 1" for _, phase in held_order(short)]
     assert quiet.planned == len(session.legs)
@@ -100,19 +102,8 @@ def test_a_run_holds_phases_where_bandwidth_is_read(
     attribution = summarise(session).attribution
     assert attribution is not None and attribution.refused is not None
     assert "is stuck: the same reading" in attribution.refused
-
-
-@pytest.mark.usefixtures("on_board")
-def test_a_program_that_spins_beside_is_told(
-    tree: Tree, recipe: Recipe, folders: dict[str, DecoderFolder], tmp_path: Path
-) -> None:
-    tree.set_emc(busy_frac=0.5)
-    short = replace(recipe, held_legs=1, held_leg_s=0.5, repeats=1, warmup_requests=0)
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as spinning:
-        session = record(short, folders, tmp_path / "s.sqlite", progress=Quiet())
-        spinning.kill()
-    idle = next(leg for leg in held_legs(session) if leg.attrs["phase"] == "idle")
-    assert idle.attrs["processor"]["others_s"] > 0.25
+    idle = next(leg for leg in legs if leg.attrs["phase"] == "idle")
+    assert idle.attrs["processor"]["others_s"] > 0.4
     told = [event for event in session.events if event.leg_id == idle.id]
     assert [event.kind for event in told] == ["neighbours"]
     assert "other programs took" in told[0].detail["reason"]
