@@ -5,15 +5,12 @@ from msgspec import structs
 from edgeprof.analysis.readiness import Means, default_job, job_findings, next_steps
 from edgeprof.diagnosis import (
     Board,
-    Clock,
-    Container,
     Disk,
     Findings,
     Job,
     JobFinding,
     Jtop,
     Memory,
-    Mount,
     Package,
     Provider,
     Python,
@@ -21,6 +18,8 @@ from edgeprof.diagnosis import (
     RuntimeCopy,
     SignalFinding,
 )
+from edgeprof.hardware.clock_ends import ClockEnds
+from edgeprof.hardware.container import Container, MissingMount
 from edgeprof.hardware.jetpack import stack_of
 
 SENSOR = "sudo python -I -S -B sensor.py --socket x --uid 1000 --gid 1000"
@@ -189,7 +188,7 @@ def test_what_closes_the_memory_counters_is_opened_by_the_very_command() -> None
 
 
 def test_clocks_that_move_are_pinned_by_the_user() -> None:
-    free = Clock(part="GPU", low_hz=3e8, high_hz=1e9, now_hz=None, pinned=False, file="/f")
+    free = ClockEnds(part="GPU", low_hz=3e8, high_hz=1e9, now_hz=None, pinned=False, file="/f")
     board = structs.replace(BOARD.board, clocks=[free])
     findings = structs.replace(BOARD, board=board)
     assert commands(findings) == ["sudo jetson_clocks", "edgeprof run smollm2-135m"]
@@ -197,7 +196,10 @@ def test_clocks_that_move_are_pinned_by_the_user() -> None:
 
 
 def test_i15_a_container_gets_one_line_of_options() -> None:
-    mounts = [Mount(options="-v a:a", brings="A"), Mount(options="-v b:b", brings="B")]
+    mounts = [
+        MissingMount(options="-v a:a", brings="A"),
+        MissingMount(options="-v b:b", brings="B"),
+    ]
     findings = structs.replace(BOARD, container=Container(kind="docker", missing=mounts))
     assert commands(findings)[0] == "docker run -v a:a -v b:b IMAGE"
 
