@@ -10,30 +10,39 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
-from edgeprof.session.records import SCHEMA_VERSION, Record, Sample, Session, SessionInfo
-from edgeprof.session.schema import APPLICATION_ID, RECORDS, SESSION, Table
+from edgeprof.session.records import (
+    SCHEMA_VERSION,
+    Record,
+    Sample,
+    Session,
+    SessionInfo,
+    Token,
+)
+from edgeprof.session.schema import APPLICATION_ID, RECORDS, SESSION, Table, as_number, is_number
 
 if TYPE_CHECKING:
-    from edgeprof.session.samples import Samples
+    from edgeprof.session.columns import Columns
+
+C = TypeVar("C", bound="Columns[Any]")
 
 _LARGEST_FILE_BYTES = 2 << 30
 _MOST_ROWS = 20_000_000
+_SHORT_TEXT_BYTES = 32
 _LONGEST_CAUSE = 120  # SQLite quotes a damaged text in full
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION_ID_AT, _HEADER_BYTES = 68, 72
 _RECORDED_NOW = "{}: is being recorded right now; choose another -o"
-_WHOLE, _REAL = "('integer')", "('integer', 'real', 'null')"  # what numbers are to SQLite
 _TABLE_OF = {table.kind: table for table in RECORDS}
 
 
@@ -178,6 +187,9 @@ def read_session(path: Path) -> Session:
     Opens it for reading only and runs nothing that the file brings. Raises UsageFault where there
     is no such file, FileFault where it is not a session or was written by a newer edgeprof.
     """
+
+    from edgeprof.session.columns import Samples, Tokens  # numpy, which writing does without
+
     if not path.is_file():
         raise UsageFault(f"{path}: no such session file")
     size = sum(part.stat().st_size for part in (path, _beside(path, "-wal")) if part.is_file())
@@ -187,13 +199,13 @@ def read_session(path: Path) -> Session:
         with _opened(path) as connection:
             _check_header(path, connection)
             info = _read_info(path, connection)
-            samples = _read_samples(
-                path, connection
-            )  # first: it takes the most room while it reads
+            # First what takes the most room while it is read.
+            samples = _read_columns(path, connection, Samples)
+            tokens = _read_columns(path, connection, Tokens)
             rows = {
                 table.name: _read_table(path, connection, table)
                 for table in RECORDS
-                if table.kind is not Sample
+                if table.kind not in (Sample, Token)
             }
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise FileFault(f"{path}: not a readable session: {str(error)[:_LONGEST_CAUSE]}") from error
@@ -205,7 +217,7 @@ def read_session(path: Path) -> Session:
         requests=rows["request"],
         rounds=rows["round"],
         passes=rows["pass"],
-        tokens=rows["token"],
+        tokens=tokens,
         signals=rows["signal"],
         samples=samples,
         events=rows["event"],
@@ -239,7 +251,23 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA query_only=ON")
     connection.row_factory = sqlite3.Row
+    connection.text_factory = _shared_text()
     return connection
+
+
+def _shared_text() -> Callable[[bytes], str]:
+    """Decodes text. Short ones come again in a hundred thousand rows: one object serves all."""
+    seen: dict[bytes, str] = {}
+
+    def decode(text: bytes) -> str:
+        if len(text) > _SHORT_TEXT_BYTES:
+            return text.decode()
+        found = seen.get(text)
+        if found is None:
+            found = seen[text] = text.decode()
+        return found
+
+    return decode
 
 
 def _check_header(path: Path, connection: sqlite3.Connection) -> None:
@@ -267,11 +295,13 @@ def _read_table(path: Path, connection: sqlite3.Connection, table: Table) -> lis
     records: list[Struct] = []
     selected = ", ".join(f'"{name}"' for name in names)
     order = "id" if "id" in names else "rowid"
-    for row in connection.execute(f'SELECT {selected} FROM "{table.name}" ORDER BY {order}'):
+    rows = connection.execute(f'SELECT {selected} FROM "{table.name}" ORDER BY {order}')
+    rows.row_factory = None
+    for row in rows:
         if len(records) >= _MOST_ROWS:
             raise FileFault(f"{path}: table {table.name} has more than {_MOST_ROWS} rows")
         try:
-            records.append(table.from_row(dict(row)))
+            records.append(table.from_row(dict(zip(names, row, strict=True))))
         except (msgspec.MsgspecError, RecursionError) as error:
             raise FileFault(
                 f"{path}: table {table.name}, row {len(records) + 1}: {error}"
@@ -279,45 +309,32 @@ def _read_table(path: Path, connection: sqlite3.Connection, table: Table) -> lis
     return records
 
 
-def _read_samples(path: Path, connection: sqlite3.Connection) -> "Samples":
-    """All of them, without a record for each; numbers in other clothes count as numbers."""
-    import numpy as np
-
-    from edgeprof.session.samples import QUALITIES, ROW, Samples
-
-    names = _stored_columns(path, connection, _TABLE_OF[Sample])
-    (count,) = connection.execute("SELECT count(*) FROM sample").fetchone()
+def _read_columns(path: Path, connection: sqlite3.Connection, kind: "type[C]") -> "C":
+    """All rows of a table, without a record for each."""
+    table = _TABLE_OF[kind.record]
+    stored = _stored_columns(path, connection, table)
+    (count,) = connection.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()
     if count > _MOST_ROWS:
-        raise FileFault(f"{path}: table sample has more than {_MOST_ROWS} rows")
-    codes = " ".join(f"WHEN '{name}' THEN {code}" for code, name in enumerate(QUALITIES))
-    quality = f"CASE quality {codes} ELSE -1 END" if "quality" in names else "0"
-    rows = connection.execute(
-        f"SELECT signal_id, t0_ns, t1_ns, value, {quality} FROM sample ORDER BY rowid"
+        raise FileFault(f"{path}: table {table.name} has more than {_MOST_ROWS} rows")
+    fields = kind.annotations()
+    selected = ", ".join(
+        as_number(name, annotation) if name in stored else "NULL"
+        for name, annotation in fields.items()
     )
+    order = "id" if "id" in stored else "rowid"
+    rows = connection.execute(f'SELECT {selected} FROM "{table.name}" ORDER BY {order}')
     rows.row_factory = None
     try:
-        samples = Samples(np.fromiter(rows, dtype=ROW, count=count))
+        return kind.read(rows, count)
     except (TypeError, ValueError) as error:
-        raise FileFault(f"{path}: table sample, {_misfit(connection)}") from error
-    if (samples.quality < 0).any():
-        raise FileFault(f"{path}: table sample: a quality is none of {', '.join(QUALITIES)}")
-    return samples
-
-
-def _misfit(connection: sqlite3.Connection) -> str:
-    """Which sample has what in place of a number."""
-    for column, kinds in (
-        ("signal_id", _WHOLE),
-        ("t0_ns", _WHOLE),
-        ("t1_ns", _WHOLE),
-        ("value", _REAL),
-    ):
-        bad = connection.execute(
-            f"SELECT rowid, typeof({column}) FROM sample WHERE typeof({column}) NOT IN {kinds}"
-        ).fetchone()
-        if bad is not None:
-            return f"row {bad[0]}: {column} is {bad[1]}, expected a number"
-    return "a number is too large"
+        for name, annotation in fields.items():
+            misfit = connection.execute(
+                f'SELECT rowid FROM "{table.name}" WHERE NOT ({is_number(name, annotation)})'
+            ).fetchone()
+            if misfit is not None:
+                told = f"table {table.name}, row {misfit[0]}: {name} is not what it should be"
+                raise FileFault(f"{path}: {told}") from error
+        raise
 
 
 def _stored_columns(path: Path, connection: sqlite3.Connection, table: Table) -> list[str]:
