@@ -164,7 +164,7 @@ def channels_of(session: Session) -> list[Channel]:
     channels = [
         _channel(
             same[-1],
-            [session.samples.of_owner(one.id) for one in same],
+            [session.samples.of_signal(one.id) for one in same],
             span,
             suspicions.get(key),
         )

@@ -102,7 +102,7 @@ class _RecordsByOwner:
 
     def token_ids(self, request_id: int) -> list[int]:
         """Of one answer, in the order of their positions."""
-        tokens = self._tokens.of_owner(request_id)
+        tokens = self._tokens.of_request(request_id)
         order = tokens.column("position").argsort(kind="stable")
         ids: list[int] = tokens.column("token_id")[order].tolist()
         return ids

@@ -76,7 +76,7 @@ def _passes(session: Session, start_ns: int) -> Iterator[tuple[Any, ...]]:
 def _samples(session: Session, start_ns: int) -> Iterator[tuple[Any, ...]]:
     """Straight from the columns: there may be millions."""
     for signal in session.signals:
-        for part in session.samples.of_owner(signal.id).chunks():
+        for part in session.samples.of_signal(signal.id).chunks():
             starts = ((part.t0_ns - start_ns) / 1e9).tolist()
             reads = ((part.t1_ns - part.t0_ns) / 1e9).tolist()
             values, codes = part.value.tolist(), part.quality.tolist()

@@ -75,7 +75,7 @@ class Columns(Sequence[R], Generic[R]):
     def column(self, name: str) -> npt.NDArray[Any]:
         return self._columns[name]
 
-    def of_owner(self: Self, owner: int) -> Self:
+    def _of_owner(self: Self, owner: int) -> Self:
         """Those of one signal or request, none of them copied."""
         owners = self._columns[self.owner]
         return self._part(slice(owners.searchsorted(owner), owners.searchsorted(owner, "right")))
@@ -121,6 +121,10 @@ class Samples(Columns[Sample]):
     record = Sample
     owner = "signal_id"
 
+    def of_signal(self, signal_id: int) -> "Samples":
+        """Views of the samples of one signal."""
+        return self._of_owner(signal_id)
+
     @property
     def t0_ns(self) -> npt.NDArray[np.int64]:
         return self.column("t0_ns")
@@ -145,6 +149,10 @@ class Tokens(Columns[Token]):
 
     record = Token
     owner = "request_id"
+
+    def of_request(self, request_id: int) -> "Tokens":
+        """Views of the tokens of one answer."""
+        return self._of_owner(request_id)
 
 
 def words_of(annotation: Any) -> tuple[str, ...]:
