@@ -85,7 +85,7 @@ def is_session(path: Path) -> bool:
 
 def remove_session(path: Path) -> None:
     """Delete a session file and what SQLite keeps beside it."""
-    for name in (path, *(_beside(path, suffix) for suffix in _SIDE_FILES)):
+    for name in (path, *(beside(path, suffix) for suffix in _SIDE_FILES)):
         name.unlink(missing_ok=True)
 
 
@@ -96,7 +96,7 @@ class SessionWriter:
         check_output(path, force=force)
         self.path = path
         self.info = info
-        new = _beside(path, ".new")
+        new = beside(path, ".new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = _claim(new, path)
@@ -192,13 +192,13 @@ def read_session(path: Path) -> Session:
 
     if not path.is_file():
         raise UsageFault(f"{path}: no such session file")
-    size = sum(part.stat().st_size for part in (path, _beside(path, "-wal")) if part.is_file())
+    size = sum(part.stat().st_size for part in (path, beside(path, "-wal")) if part.is_file())
     if size > _LARGEST_FILE_BYTES:
         raise FileFault(f"{path}: {size} bytes, more than the {_LARGEST_FILE_BYTES} of any session")
     try:
         with _opened(path) as connection:
-            _check_header(path, connection)
-            info = _read_info(path, connection)
+            check_header(path, connection)
+            info = read_info_row(path, connection)
             # First what takes the most room while it is read.
             samples = _read_columns(path, connection, Samples)
             tokens = _read_columns(path, connection, Tokens)
@@ -224,6 +224,18 @@ def read_session(path: Path) -> Session:
     )
 
 
+def read_info(path: Path) -> SessionInfo:
+    """Only what a session says of itself; the rest may be damaged. Raises as ``read_session``."""
+    try:
+        with _opened(path) as connection:
+            check_header(path, connection)
+            return read_info_row(path, connection)
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        raise FileFault(f"{path}: not a readable session: {str(error)[:_LONGEST_CAUSE]}") from error
+    except OSError as error:
+        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A read-only connection.
@@ -231,22 +243,23 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     SQLite cannot replay a log in a folder it may not write; then a copy is read instead.
     """
     try:
-        with closing(_connect(path)) as connection:
+        with closing(connect(path)) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master")
             yield connection
             return
     except sqlite3.OperationalError:
-        if not _beside(path, "-wal").is_file():
+        if not beside(path, "-wal").is_file():
             raise
     with tempfile.TemporaryDirectory(prefix="edgeprof-") as folder:
         copy = Path(folder) / "session.sqlite"
         shutil.copyfile(path, copy)
-        shutil.copyfile(_beside(path, "-wal"), _beside(copy, "-wal"))
-        with closing(_connect(copy)) as connection:
+        shutil.copyfile(beside(path, "-wal"), beside(copy, "-wal"))
+        with closing(connect(copy)) as connection:
             yield connection
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> sqlite3.Connection:
+    """For reading only; nothing that the file brings is run."""
     connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA query_only=ON")
@@ -270,7 +283,8 @@ def _shared_text() -> Callable[[bytes], str]:
     return decode
 
 
-def _check_header(path: Path, connection: sqlite3.Connection) -> None:
+def check_header(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises FileFault for another kind of file, or a session of a newer edgeprof."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise FileFault(f"{path}: a SQLite file, but not a session of edgeprof")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -281,7 +295,8 @@ def _check_header(path: Path, connection: sqlite3.Connection) -> None:
         )
 
 
-def _read_info(path: Path, connection: sqlite3.Connection) -> SessionInfo:
+def read_info_row(path: Path, connection: sqlite3.Connection) -> SessionInfo:
+    """The one row of table ``session``. Raises FileFault where it is not one."""
     rows = _read_table(path, connection, SESSION)
     if len(rows) != 1:
         raise FileFault(f"{path}: table session has {len(rows)} rows, expected one")
@@ -291,7 +306,7 @@ def _read_info(path: Path, connection: sqlite3.Connection) -> SessionInfo:
 
 def _read_table(path: Path, connection: sqlite3.Connection, table: Table) -> list[Any]:
     """All rows in the order they were written or, where they have one, of their id."""
-    names = _stored_columns(path, connection, table)
+    names = stored_columns(path, connection, table)
     records: list[Struct] = []
     selected = ", ".join(f'"{name}"' for name in names)
     order = "id" if "id" in names else "rowid"
@@ -312,7 +327,7 @@ def _read_table(path: Path, connection: sqlite3.Connection, table: Table) -> lis
 def _read_columns(path: Path, connection: sqlite3.Connection, kind: "type[C]") -> "C":
     """All rows of a table, without a record for each."""
     table = _TABLE_OF[kind.record]
-    stored = _stored_columns(path, connection, table)
+    stored = stored_columns(path, connection, table)
     (count,) = connection.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()
     if count > _MOST_ROWS:
         raise FileFault(f"{path}: table {table.name} has more than {_MOST_ROWS} rows")
@@ -337,8 +352,11 @@ def _read_columns(path: Path, connection: sqlite3.Connection, kind: "type[C]") -
         raise
 
 
-def _stored_columns(path: Path, connection: sqlite3.Connection, table: Table) -> list[str]:
-    """The columns of ours that the file has. Views and computed columns would run its own code."""
+def stored_columns(path: Path, connection: sqlite3.Connection, table: Table) -> list[str]:
+    """The columns of ours that the file has. Views and computed columns would run its own code.
+
+    Raises FileFault for a table that is not as ours are.
+    """
     entry = connection.execute(
         "SELECT type, sql FROM sqlite_master WHERE name = ?", (table.name,)
     ).fetchone()
@@ -364,7 +382,7 @@ def _check_place(path: Path, *, force: bool) -> None:
         raise UsageFault(f"{path}: is a folder; -o takes the path of a file")
     if not path.exists():
         return
-    if _is_being_recorded(path):
+    if is_being_recorded(path):
         raise UsageFault(_RECORDED_NOW.format(path))
     if not force:
         raise UsageFault(f"{path}: exists already; choose another -o, or replace it by --force")
@@ -380,14 +398,15 @@ def _claim(new: Path, path: Path) -> int:
             raise UsageFault(_RECORDED_NOW.format(path))
         os.ftruncate(descriptor, 0)
         for suffix in _SIDE_FILES:
-            _beside(new, suffix).unlink(missing_ok=True)
+            beside(new, suffix).unlink(missing_ok=True)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _is_being_recorded(path: Path) -> bool:
+def is_being_recorded(path: Path) -> bool:
+    """Whether a process is writing it now."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -418,5 +437,6 @@ def _is_named(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def beside(path: Path, suffix: str) -> Path:
+    """What SQLite keeps beside a file, by its suffix."""
     return path.with_name(path.name + suffix)
