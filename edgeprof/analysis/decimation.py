@@ -18,7 +18,8 @@ def thinned(channel: Channel, start_ns: int, pieces: int) -> tuple[Floats, Float
     """
     times_s = (channel.times_ns - start_ns) / 1e9
     values = channel.values
-    breaks = np.flatnonzero(~channel.held) + 1  # a reading with nothing known right before it
+    # the readings with nothing known right before them
+    breaks = np.setdiff1d(np.arange(1, channel.n), channel.held + 1, assume_unique=True)
     if channel.n > 2 * pieces:
         edges = np.linspace(times_s[0], times_s[-1], pieces + 1)[1:-1]
         cuts = np.concatenate([[0], np.searchsorted(times_s, edges), breaks])

@@ -13,7 +13,7 @@ def channel(times_s: list[float], values: list[float], held: list[bool] | None =
         signal=Signal(id=1, name="power_w.total", unit="W", source="sysfs"),
         times_ns=np.array([round(t * 1e9) for t in times_s], dtype=np.int64),
         values=np.array(values, dtype=np.float64),
-        held=np.array([True] * (len(times_s) - 1) if held is None else held, dtype=np.bool_),
+        held=np.flatnonzero([True] * (len(times_s) - 1) if held is None else held),
         qualities={"ok": len(times_s)},
         suspect=None,
     )
