@@ -43,7 +43,7 @@ PLAN = (IDLE, PREFILL, DECODE, IDLE, PREFILL, *(DRAFT, VERIFY) * 4, IDLE)
 def main() -> None:
     SESSIONS.mkdir(exist_ok=True)
     edgeprof = [sys.executable, "-m", "edgeprof"]
-    run = ["run", "smollm2-135m", "-n", "32", "--repeats", "3", "-o", str(SESSIONS / "cpu.sqlite")]
+    run = ["run", "smollm2-135m", "-n", "16", "--repeats", "3", "-o", str(SESSIONS / "cpu.sqlite")]
     subprocess.run([*edgeprof, *run, "--force"], check=True)
     output = str(SESSIONS / "emulated-orin-nano.sqlite")
     with tempfile.TemporaryDirectory() as board:

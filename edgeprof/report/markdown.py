@@ -46,6 +46,7 @@ PLOTS = {
     "verify-cost": "v(n): what checking n tokens in one pass costs",
     "roofline": "Held passes under the measured ceilings; numbers are tokens in a pass",
     "timeline": "What the machine did over time; bands of grey tell the legs apart",
+    "traffic": "Bytes of a pass and bandwidth, phase by phase, from held passes",
     "contention": "Speed of the target beside an antagonist, over the bandwidth that it takes",
     "energy": "Energy of one emitted token",
 }
@@ -110,7 +111,8 @@ def write_report(session: Session, summary: Summary, folder: Path, *, figures: s
 def markdown(summary: Summary, plots: list[str] | None = None) -> str:
     """The document; ``plots`` are the names of the files that lie beside it."""
     shown = plots or []
-    sections = [*_opening(summary), *_results(summary, shown), *_background(summary)]
+    sections = [*_opening(summary), *_results(summary, shown), *_board(summary, shown)]
+    sections += _background(summary)
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -162,12 +164,17 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
         pipe_table(pass_table(summary)),
         _plot("roofline", plots),
     )
+
+
+def _board(summary: Summary, plots: list[str]) -> Iterator[str]:
+    """What the memory bus, the rails and the sensors showed meanwhile."""
     yield _titled("Contention", _plot("contention", plots))
     yield _titled("Energy", _plot("energy", plots))
     yield _titled("Timeline", _plot("timeline", plots))
     yield _titled(
         "Bytes a pass",
         pipe_table(attribution_table(summary)),
+        _plot("traffic", plots),
         *map(escaped, attribution_notes(summary)),
     )
     yield _titled(
