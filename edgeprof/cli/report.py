@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from edgeprof.session.records import Session
 
 Form = Literal["text", "json", "md", "csv"]
+Dialect = Literal["plain", "decimal-comma"]
 
 
 class _Wishes(NamedTuple):
     """What the options say about the files."""
 
     figures: str
-    csv_dialect: str
+    csv_dialect: Dialect
+    with_disturbed: bool
 
 
 class _Files(NamedTuple):
@@ -43,8 +45,17 @@ def _markdown() -> _Files:
     )
 
 
+def _csv() -> _Files:
+    from edgeprof.report.session_csv import session_csv_names, write_session_csv
+
+    return _Files(
+        lambda _: session_csv_names(),
+        lambda session, _, folder, wishes: write_session_csv(session, folder, wishes.csv_dialect),
+    )
+
+
 # Where a form of its own files plugs in: name -> what gives its _Files, imported when asked for.
-_FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown}
+_FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown, "csv": _csv}
 
 
 @click.command()
@@ -71,6 +82,13 @@ _FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown}
     help="The form of the figures beside a Markdown report.",
     show_default=True,
 )
+@click.option(
+    "--csv-dialect",
+    type=click.Choice(["plain", "decimal-comma"]),
+    default="plain",
+    show_default=True,
+    help="decimal-comma: 3,14 and semicolons, for spreadsheets in a language that writes so.",
+)
 @click.option("--open", "open_it", is_flag=True, help="Show what was written.")
 @click.option(
     "--with-disturbed", is_flag=True, help="Let repetitions count that something disturbed."
@@ -82,6 +100,7 @@ def command(
     form: Form | None,
     as_json: bool,
     figures: str,
+    csv_dialect: Dialect,
     open_it: bool,
     with_disturbed: bool,
     force: bool,
@@ -92,28 +111,22 @@ def command(
     its path. An incomplete session is reported in full and exits with 4.
     """
     refuse_contradiction(form, as_json)
+    wishes = _Wishes(figures, csv_dialect, with_disturbed)
     chosen: Form = "json" if as_json else form or ("md" if output or open_it else "text")
     if open_it and chosen not in _FORMS:
         raise click.UsageError(f"--open shows what is written as files, and {chosen} is not")
     on_stdout = output is None and not open_it and chosen in ("text", "json", "md")
     if chosen in _FORMS and not on_stdout:
         folder = output or Path(f"{session.stem}-report")
-        wishes = _Wishes(figures, "")
-        complete = _write_files(session, folder, chosen, wishes, with_disturbed, force, open_it)
+        complete = _write_files(session, folder, chosen, wishes, force, open_it)
     else:
-        complete = _write_text(session, output, chosen, with_disturbed, force)
+        complete = _write_text(session, output, chosen, wishes, force)
     if not complete:
         raise PartialResult(f"{session}: the session is incomplete; the figures cover what it has")
 
 
 def _write_files(
-    path: Path,
-    folder: Path,
-    form: Form,
-    wishes: _Wishes,
-    with_disturbed: bool,
-    force: bool,
-    open_it: bool,
+    path: Path, folder: Path, form: Form, wishes: _Wishes, force: bool, open_it: bool
 ) -> bool:
     """Whether the session was complete. The folder is checked before the session is read."""
     from edgeprof.analysis.summary import summarise
@@ -124,7 +137,7 @@ def _write_files(
     files = _FORMS[form]()
     check_folder(folder, files.names(wishes), force=force)
     session = read_session(path)
-    summary = summarise(session, with_disturbed=with_disturbed)
+    summary = summarise(session, with_disturbed=wishes.with_disturbed)
     with report_folder(folder):
         report = files.write(session, summary, folder, wishes)
     for headline in headlines(summary):
@@ -135,9 +148,7 @@ def _write_files(
     return summary.session.complete
 
 
-def _write_text(
-    path: Path, output: Path | None, form: Form, with_disturbed: bool, force: bool
-) -> bool:
+def _write_text(path: Path, output: Path | None, form: Form, wishes: _Wishes, force: bool) -> bool:
     """Whether the session was complete."""
     import msgspec
 
@@ -150,7 +161,7 @@ def _write_text(
     from edgeprof.session.store import read_session
 
     session = read_session(path)
-    summary = summarise(session, with_disturbed=with_disturbed)
+    summary = summarise(session, with_disturbed=wishes.with_disturbed)
     probe = measured_like(session.info.device, session.info.environment)
     if form == "json":
         beside = None if probe is None else ceilings_document(probe)

@@ -12,6 +12,7 @@ from edgeprof.report.length_sweep import sweep_notes, sweep_table
 from edgeprof.report.measured import ceilings_title, kernel_table
 from edgeprof.report.session_tables import (
     acceptance_table,
+    bench_table,
     ceiling_table,
     environment_table,
     latency_table,
@@ -48,6 +49,16 @@ PLOTS = {
     "acceptance": "Acceptance by drafted position",
     "verify-cost": "v(n): what checking n tokens in one pass costs",
     "roofline": "Held passes under the measured ceilings; numbers are tokens in a pass",
+    "timeline": "What the machine did over time; bands of grey tell the legs apart",
+    "traffic": "Bytes of a pass and bandwidth, phase by phase, from held passes",
+    "contention": "Speed of the target beside an antagonist, over the bandwidth that it takes",
+    "energy": "Energy of one emitted token",
+}
+
+_UNREAD = {
+    "power_w": "power and energy: no power sensor was read in this session",
+    "gpu_busy_frac": "GPU load: no GPU was read in this session",
+    "temp_c": "temperatures: no sensor was read",
 }
 
 _HOW = """\
@@ -108,7 +119,8 @@ def markdown(
     """The document; ``plots`` are the names of the files that lie beside it, ``probe`` the profile
     of the machine that the session is of, where there is one."""
     shown = plots or []
-    sections = [*_opening(summary), *_results(summary, shown, probe), *_background(summary)]
+    sections = [*_opening(summary), *_results(summary, shown, probe), *_board(summary, shown)]
+    sections += _background(summary)
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -139,6 +151,8 @@ def _results(summary: Summary, plots: list[str], probe: MeasuredProfile | None) 
     yield pipe_table(latency_table(summary))
     yield _titled("Draft lengths", pipe_table(sweep_table(summary)), *sweep_notes(summary))
     yield _titled("Synthetic tests", pipe_table(synthetic_table(summary)))
+    if summary.session.kind not in OBSERVED_KINDS:
+        yield _titled("As llama-bench lists it", pipe_table(bench_table(summary)))
     yield _titled("Output", _output(summary))
     yield _titled(
         "Where the time goes",
@@ -161,9 +175,17 @@ def _results(summary: Summary, plots: list[str], probe: MeasuredProfile | None) 
     if probe is not None:
         title = escaped(ceilings_title(probe))
         yield f"{title}:\n\n{pipe_table(kernel_table(probe))}"
+
+
+def _board(summary: Summary, plots: list[str]) -> Iterator[str]:
+    """What the memory bus, the rails and the sensors showed meanwhile."""
+    yield _titled("Contention", _plot("contention", plots))
+    yield _titled("Energy", _plot("energy", plots))
+    yield _titled("Timeline", _plot("timeline", plots))
     yield _titled(
         "Bytes a pass",
         pipe_table(attribution_table(summary)),
+        _plot("traffic", plots),
         *map(escaped, attribution_notes(summary)),
     )
     yield _titled(
@@ -231,21 +253,19 @@ def _not_measured(summary: Summary) -> Iterator[str]:
 
 
 def _not_decoded(summary: Summary) -> Iterator[str]:
-    """What a run of decoding lacks."""
-    if not _has(summary, "power_w"):
-        yield "power and energy: no power sensor was read in this session"
-    if not _has(summary, "gpu_busy_frac"):
-        yield "GPU load: no GPU was read in this session"
+    """What a run of decoding lacks, less what the sources have told the reason of."""
+    for family, reason in _UNREAD.items():
+        told = any(one.signal.partition(".")[0] == family for one in summary.absent)
+        if not told and not _has(summary, family):
+            yield reason
     if not _has(summary, "dram_bandwidth_bytes_per_s"):
-        yield "memory traffic: no counter was read; bandwidth is modelled"
+        yield "bytes of the memory bus: no counter was read; bandwidth is modelled from the weights"
     if not summary.contention.targets:
         yield "contention for the memory bus: not part of this recipe"
     if not summary.verify_cost:
         yield "v(n), the cost of verification: no held passes in this session"
     if not summary.ceilings:
         yield "ceilings of the machine: no ceiling legs in this session"
-    if not summary.temperatures:
-        yield "temperatures: no sensor was read"
     for comparison in summary.comparisons:
         if comparison.predicted_speedup is None:
             yield f"predicted speed-up of {escaped(comparison.variant)}: v or c was not held"

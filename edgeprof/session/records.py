@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from edgeprof.models.quantisation import Requantised
 
 if TYPE_CHECKING:
-    from edgeprof.session.samples import Samples
+    from edgeprof.session.columns import Samples, Tokens
 
 SCHEMA_VERSION = 1
 
@@ -96,7 +96,7 @@ class Round(Struct, frozen=True, kw_only=True, tag=True):
             )
 
 
-class Pass(Struct, frozen=True, kw_only=True, tag=True):
+class Pass(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """One run of a model; the stamps stand right around the provider's run.
 
     ``tokens`` went in, ``context_tokens`` were cached before.
@@ -116,7 +116,7 @@ class Pass(Struct, frozen=True, kw_only=True, tag=True):
     t1_ns: int
 
 
-class Token(Struct, frozen=True, kw_only=True, tag=True):
+class Token(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """One emitted token. ``position`` counts from 0 within the answer of its request."""
 
     id: int
@@ -242,14 +242,15 @@ Record = Leg | Request | Round | Pass | Token | Signal | Sample | Event
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """Everything that was measured, in the order of the ids; samples signal by signal."""
+    """Everything that was measured, in the order of the ids; samples come signal by signal, tokens
+    request by request."""
 
     info: SessionInfo
     legs: list[Leg]
     requests: list[Request]
     rounds: list[Round]
     passes: list[Pass]
-    tokens: list[Token]
+    tokens: "Tokens"
     signals: list[Signal]
     samples: "Samples"
     events: list[Event]

@@ -194,3 +194,45 @@ def test_text_report_loads_no_plotting(session_file: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_tables_go_into_a_folder_of_the_sessions_name(
+    session_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = report(session_file, "--format", "csv")
+    assert result.exit_code == 0 and result.stdout == "made-report\n"
+    names = {path.name for path in (tmp_path / "made-report").iterdir()}
+    assert names == {"legs.csv", "rounds.csv", "passes.csv", "samples.csv"}
+    again = report(session_file, "--format", "csv")
+    assert again.exit_code == 2 and "legs.csv: exists already" in again.stderr  # P09
+    comma = report(session_file, "--format", "csv", "--csv-dialect", "decimal-comma", "--force")
+    assert comma.exit_code == 0
+    assert ";" in (tmp_path / "made-report" / "legs.csv").read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_figures_of_another_form(
+    session_file: Path, tmp_path: Path, form: str, start: bytes
+) -> None:
+    assert report(session_file, "-o", tmp_path / "r", "--figures", form).exit_code == 0
+    assert (tmp_path / "r" / f"roofline.{form}").read_bytes().startswith(start)
+    assert f"](roofline.{form})" in (tmp_path / "r" / "report.md").read_text()
+    assert not list((tmp_path / "r").glob("*.svg"))
+
+
+def test_open_shows_what_was_written(
+    session_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    def no_browser(url: str) -> bool:
+        shown.append(url)
+        return False
+
+    monkeypatch.setattr("webbrowser.open", no_browser)
+    result = report(session_file, "-o", tmp_path / "r", "--open")
+    assert result.exit_code == 0
+    assert shown == [(tmp_path / "r" / "report.md").as_uri()]
+    assert "no browser was found" in result.stderr  # as over ssh
+    assert report(session_file, "--json", "--open").exit_code == 2

@@ -516,7 +516,7 @@ def test_r40_no_new_tokens_is_a_run_without_a_rate(
 ) -> None:
     chosen = replace(recipe, new_tokens=0, verify_tokens=[], repeats=1)
     session = record(chosen, folders, tmp_path / "s.sqlite", progress=heard)
-    assert session.info.complete and session.tokens == []
+    assert session.info.complete and not session.tokens
     assert {(r.stop_reason, r.new_tokens, r.text) for r in session.requests} == {
         ("new_tokens", 0, "")
     }
