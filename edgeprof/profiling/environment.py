@@ -19,10 +19,22 @@ _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """How many cores this process may run on."""
+    return len(allowed_cores())
+
+
+def allowed_cores() -> set[int]:
+    """The numbers of the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def pin(cores: set[int]) -> None:
+    """Keep this process, and the threads that it starts from now on, to these cores; where the
+    system cannot, it stays as it is."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
 
 
 def describe_device(root: Path = Path("/")) -> dict[str, Any]:
@@ -42,6 +54,19 @@ def describe_device(root: Path = Path("/")) -> dict[str, Any]:
         "jetpack": found.jetpack,
         "power_mode": found.mode_name,
         "clocks": _clocks(found),
+        **_memory_bus(found),
+    }
+
+
+def _memory_bus(found: "Identity") -> dict[str, Any]:
+    """By what the shares of peak and sustained bandwidth are worked out, from the profile."""
+    profile = found.profile
+    if profile is None or found.confidence == "low":
+        return {"bytes_per_emc_clock": None, "sustained_share": None}
+    sustained = profile.sustained
+    return {
+        "bytes_per_emc_clock": 2 * profile.dram.bus_width_bits / 8,
+        "sustained_share": None if sustained is None else sustained.fraction,
     }
 
 
