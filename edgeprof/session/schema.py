@@ -1,6 +1,6 @@
 """The tables of a session file, derived from the records: one table a record, one column a field.
 
-Fields that hold dictionaries are stored as JSON text. Knows the types of SQLite, opens no file.
+Fields that hold dictionaries or lists are stored as JSON text. Knows the types of SQLite, opens no file.
 """
 
 import types
@@ -54,7 +54,8 @@ class Table(NamedTuple):
             return values
         row = list(values)
         for index in self.json_indices:
-            row[index] = msgspec.json.encode(row[index]).decode()
+            if row[index] is not None:
+                row[index] = msgspec.json.encode(row[index]).decode()
         return tuple(row)
 
     def from_row(self, row: dict[str, Any]) -> Struct:
@@ -64,7 +65,7 @@ class Table(NamedTuple):
             if column.name not in values:
                 continue
             value = values[column.name]
-            if column.is_json:
+            if column.is_json and value is not None:
                 if not isinstance(value, str):
                     raise msgspec.ValidationError(f"Expected JSON text - at `$.{column.name}`")
                 values[column.name] = msgspec.json.decode(value)
@@ -86,7 +87,7 @@ def _types_of(annotation: Any) -> set[Any]:
 
 def _column(field: msgspec.structs.FieldInfo) -> Column:
     kinds = _types_of(field.type)
-    is_json = dict in kinds
+    is_json = bool({dict, list} & kinds)
     whole = kinds <= {int, bool}
     declaration = "INTEGER" if whole else "REAL" if kinds == {float} else "TEXT"
     if field.name == "id":
