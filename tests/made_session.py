@@ -33,6 +33,7 @@ from edgeprof.session.records import (
     Signal,
     Token,
 )
+from edgeprof.session.samples import Samples
 from edgeprof.session.store import SessionWriter
 
 MS = 1_000_000
@@ -100,7 +101,7 @@ class SessionMaker:
             passes=self.passes,
             tokens=self.tokens,
             signals=self.signals,
-            samples=self.samples,
+            samples=Samples.of(self.samples),
             events=self.events,
         )
 

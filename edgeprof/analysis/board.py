@@ -62,8 +62,9 @@ class Readings:
         if channel is None:
             return []
         if leg is None:
-            return channel.values
-        ended_ns = channel.times_ns[-1] if leg.t1_ns is None else leg.t1_ns
+            every: list[float] = channel.values.tolist()
+            return every
+        ended_ns = int(channel.times_ns[-1]) if leg.t1_ns is None else leg.t1_ns
         return channel.between(leg.t0_ns, ended_ns)
 
 
@@ -180,7 +181,7 @@ def emc_clock_range(readings: Readings) -> ClockRange | None:
     channel = readings.channel("emc_clock_hz")
     if channel is None:
         return None
-    lowest_hz, highest_hz = min(channel.values), max(channel.values)
+    lowest_hz, highest_hz = float(channel.values.min()), float(channel.values.max())
     if highest_hz <= lowest_hz * (1 + _CLOCK_TOLERANCE):
         return None
     source = channel.signal.source

@@ -3,27 +3,26 @@ it. Unknown stays unknown, and a channel that is suspect gives no figure.
 """
 
 import re
-import statistics
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from edgeprof.analysis.statistics import percentile, standard_deviation
+from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import (
     Event,
     Quality,
-    Sample,
     Session,
     Signal,
     WindowBasis,
     WindowKind,
 )
+from edgeprof.session.samples import QUALITIES, Samples
 
 # Of two sources of a signal the one named first is believed.
 SOURCE_ORDER = ("sysfs", "tegrastats", "jtop", "host", "replay")
@@ -54,39 +53,49 @@ class Span(NamedTuple):
         return (self.t1_ns - self.t0_ns) / 1e9
 
 
-class Channel(Struct, frozen=True, kw_only=True):
+class Channel(Struct, frozen=True, kw_only=True, eq=False):
     """A signal from one source and its samples in the span; ``suspect`` says why not to believe it.
 
     ``times_ns`` and ``values`` hold the readings that are known, each at the middle of its read;
-    ``held`` the pairs of them between which nothing is missing, by the index of the first.
+    ``held`` says of each but the last whether nothing is missing between it and the next.
     """
 
     signal: Signal
-    times_ns: list[int]
-    values: list[float]
-    held: list[int]
+    times_ns: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+    held: npt.NDArray[np.bool_]
     qualities: dict[Quality, int]
-    intervals_s: list[float]
     suspect: str | None
 
     @property
+    def n(self) -> int:
+        """How many readings are known."""
+        return len(self.values)
+
+    @property
+    def intervals_s(self) -> npt.NDArray[np.float64]:
+        """Between the readings that are held together."""
+        return np.diff(self.times_ns)[self.held] / 1e9
+
+    @property
     def covered_s(self) -> float:
-        return sum(self.times_ns[i + 1] - self.times_ns[i] for i in self.held) / 1e9
+        return float(self.intervals_s.sum())
 
     def mean(self) -> float | None:
         """Over the time that is covered, each pair of readings held together by a straight line."""
-        if not self.values:
+        if not self.n:
             return None
-        area = 0.0
-        for i in self.held:
-            seconds = (self.times_ns[i + 1] - self.times_ns[i]) / 1e9
-            area += (self.values[i] + self.values[i + 1]) / 2 * seconds
-        return area / self.covered_s if self.covered_s > 0 else statistics.fmean(self.values)
+        seconds = self.intervals_s
+        area = ((self.values[:-1] + self.values[1:])[self.held] / 2 * seconds).sum()
+        covered_s = seconds.sum()
+        return float(area / covered_s if covered_s > 0 else self.values.mean())
 
     def between(self, t0_ns: int, t1_ns: int) -> list[float]:
         """The values read in that time."""
-        first, last = bisect_left(self.times_ns, t0_ns), bisect_right(self.times_ns, t1_ns)
-        return self.values[first:last]
+        first = np.searchsorted(self.times_ns, t0_ns)
+        last = np.searchsorted(self.times_ns, t1_ns, side="right")
+        found: list[float] = self.values[first:last].tolist()
+        return found
 
 
 class SignalFigures(Struct, frozen=True, kw_only=True):
@@ -134,10 +143,13 @@ def span_of(session: Session) -> Span:
     """From the start to the end of the command or the legs; without any, of the samples."""
     commands = [leg for leg in session.legs if leg.kind == "command"]
     legs = commands or session.legs
-    starts = [leg.t0_ns for leg in legs] or [sample.t0_ns for sample in session.samples]
+    samples = session.samples
+    starts = [leg.t0_ns for leg in legs]
+    if not starts and len(samples):
+        starts = [int(samples.t0_ns.min())]
     ends = [leg.t1_ns for leg in legs if leg.t1_ns is not None]
     if not ends or len(ends) < len(legs):  # nobody wrote down how it ended
-        ends += [sample.t1_ns for sample in session.samples]
+        ends += [int(samples.t1_ns.max())] if len(samples) else []
         ends += [leg.t0_ns for leg in legs]
     t0_ns = min(starts, default=0)
     return Span(t0_ns, max(max(ends, default=t0_ns), t0_ns))
@@ -149,15 +161,12 @@ def channels_of(session: Session) -> list[Channel]:
     signals: dict[tuple[str, str], list[Signal]] = defaultdict(list)
     for signal in session.signals:
         signals[signal.name, signal.source].append(signal)
-    samples: dict[int, list[Sample]] = defaultdict(list)
-    for sample in session.samples:
-        if span.t0_ns <= _middle(sample) <= span.t1_ns:
-            samples[sample.signal_id].append(sample)
     suspicions = _suspicions(session.events)
     channels = [
         _channel(
             same[-1],
-            sorted((s for one in same for s in samples[one.id]), key=_middle),
+            [session.samples.of_signal(one.id) for one in same],
+            span,
             suspicions.get(key),
         )
         for key, same in signals.items()
@@ -170,7 +179,7 @@ def chosen_channels(channels: Iterable[Channel]) -> dict[str, Channel]:
     run as any, and comes from the best source."""
     by_name: dict[str, list[Channel]] = defaultdict(list)
     for channel in channels:
-        if channel.values and channel.suspect is None:
+        if channel.n and channel.suspect is None:
             by_name[channel.signal.name].append(channel)
     found = {}
     for name, rivals in by_name.items():
@@ -188,7 +197,7 @@ def signal_figures(channels: Sequence[Channel], span: Span) -> list[SignalFigure
 
 def absences(session: Session, channels: Iterable[Channel]) -> list[AbsentSignal]:
     """What the sources said they could not give, less what another source gave after all."""
-    given = {channel.signal.name for channel in channels if channel.values}
+    given = {channel.signal.name for channel in channels if channel.n}
     families = {name.partition(".")[0] for name in given}
     found: dict[tuple[str, str], AbsentSignal] = {}
     for event in session.events:
@@ -217,33 +226,28 @@ def source_rank(source: str) -> int:
     return SOURCE_ORDER.index(source) if source in SOURCE_ORDER else len(SOURCE_ORDER)
 
 
-def _channel(signal: Signal, samples: Sequence[Sample], suspicion: str | None) -> Channel:
-    qualities = Counter(sample.quality for sample in samples)
-    usual_s = _usual_interval_s(samples)
-    times: list[int] = []
-    values: list[float] = []
-    held: list[int] = []
-    intervals: list[float] = []
-    known_before = False
-    for sample in samples:
-        t_ns = _middle(sample)
-        if sample.value is not None:
-            seconds = (t_ns - times[-1]) / 1e9 if known_before else None
-            if seconds is not None and seconds <= _GAP * usual_s:
-                held.append(len(times) - 1)
-                intervals.append(seconds)
-            times.append(t_ns)
-            values.append(sample.value)
-        known_before = sample.value is not None
-    if suspicion is None and qualities["suspect"]:
-        suspicion = f"{qualities['suspect']} of {len(samples)} samples are suspect"
+def _channel(
+    signal: Signal, parts: Sequence[Samples], span: Span, suspicion: str | None
+) -> Channel:
+    times_ns = np.concatenate([part.t0_ns + (part.t1_ns - part.t0_ns) // 2 for part in parts])
+    values = np.concatenate([part.value for part in parts])
+    codes = np.concatenate([part.quality for part in parts])
+    inside = np.flatnonzero((span.t0_ns <= times_ns) & (times_ns <= span.t1_ns))
+    order = inside[np.argsort(times_ns[inside], kind="stable")]
+    times_ns, values, codes = times_ns[order], values[order], codes[order]
+    counts = np.bincount(codes, minlength=len(QUALITIES)).tolist()
+    qualities = {name: n for name, n in zip(QUALITIES, counts, strict=True) if n}
+    if suspicion is None and "suspect" in qualities:
+        suspicion = f"{qualities['suspect']} of {len(values)} samples are suspect"
+    usual_ns = float(np.median(np.diff(times_ns))) if len(times_ns) > 1 else 0.0
+    known = np.flatnonzero(~np.isnan(values))
+    apart_ns = np.diff(times_ns[known])
     return Channel(
         signal=signal,
-        times_ns=times,
-        values=values,
-        held=held,
-        qualities=dict(qualities),
-        intervals_s=intervals,
+        times_ns=times_ns[known],
+        values=values[known],
+        held=(np.diff(known) == 1) & (apart_ns <= _GAP * usual_ns),
+        qualities=qualities,
         suspect=suspicion,
     )
 
@@ -251,7 +255,7 @@ def _channel(signal: Signal, samples: Sequence[Sample], suspicion: str | None) -
 def _without_latched(channels: list[Channel], session: Session) -> list[Channel]:
     """A GPU load that is 0 from end to end, while the GPU must have worked, is not believed."""
     emc = chosen_channels(channels).get("emc_busy_frac")
-    emc_busy = statistics.fmean(emc.values) if emc is not None else 0.0
+    emc_busy = float(emc.values.mean()) if emc is not None else 0.0
     on_gpu = any(
         word in pass_.provider.lower() for pass_ in session.passes for word in ("cuda", "tensorrt")
     )
@@ -262,9 +266,9 @@ def _without_latched(channels: list[Channel], session: Session) -> list[Channel]
 
 
 def _latched(channel: Channel, *, on_gpu: bool, emc_busy: float) -> str | None:
-    if channel.signal.name != "gpu_busy_frac" or len(channel.values) < _LATCHED_SAMPLES:
+    if channel.signal.name != "gpu_busy_frac" or channel.n < _LATCHED_SAMPLES:
         return None
-    if any(channel.values):
+    if channel.values.any():
         return None
     if on_gpu:
         what = "though the model ran on it"
@@ -273,7 +277,7 @@ def _latched(channel: Channel, *, on_gpu: bool, emc_busy: float) -> str | None:
     else:
         return None
     return (
-        f"the GPU's load was 0 in all {len(channel.values)} samples {what}: restart jtop.service "
+        f"the GPU's load was 0 in all {channel.n} samples {what}: restart jtop.service "
         "(sudo systemctl restart jtop.service)"
     )
 
@@ -285,10 +289,10 @@ def _with_suspicion(channel: Channel, reason: str | None) -> Channel:
 
 
 def _figures(channel: Channel, span: Span, chosen: bool) -> SignalFigures:
-    signal, values = channel.signal, channel.values
-    reason = channel.suspect if values else _why_nothing(channel, span)
-    believed = sorted(values) if reason is None else []
-    spread = [percentile(believed, part) if believed else None for part in (0.05, 0.5, 0.95)]
+    signal, n = channel.signal, channel.n
+    reason = channel.suspect if n else _why_nothing(channel, span)
+    believed = reason is None
+    spread = np.quantile(channel.values, (0.05, 0.5, 0.95)).tolist() if believed else [None] * 3
     mean = channel.mean() if believed else None
     return SignalFigures(
         name=signal.name,
@@ -299,7 +303,7 @@ def _figures(channel: Channel, span: Span, chosen: bool) -> SignalFigures:
         if mean is None
         else Quantity(
             value=mean,
-            n=len(values),
+            n=n,
             kind="measured",
             source=f"{signal.source}, time-weighted mean of the samples",
             window_s=signal.window_s,
@@ -307,8 +311,8 @@ def _figures(channel: Channel, span: Span, chosen: bool) -> SignalFigures:
         p5=spread[0],
         p50=spread[1],
         p95=spread[2],
-        n=len(values),
-        unknown=sum(channel.qualities.values()) - len(values),
+        n=n,
+        unknown=sum(channel.qualities.values()) - n,
         samples=channel.qualities,
         coverage_frac=min(channel.covered_s / span.seconds, 1.0) if span.seconds > 0 else None,
         window_s=signal.window_s,
@@ -318,7 +322,7 @@ def _figures(channel: Channel, span: Span, chosen: bool) -> SignalFigures:
         delivered_hz=_delivered_hz(channel),
         jitter_s=signal.jitter_s
         if signal.jitter_s is not None
-        else standard_deviation(channel.intervals_s),
+        else standard_deviation(channel.intervals_s.tolist()),
         read_latency_s=signal.read_latency_s,
         node=signal.node,
         note=signal.note,
@@ -331,8 +335,8 @@ def _delivered_hz(channel: Channel) -> float | None:
     """As the sampler counted it; of a session that was cut short, from the samples."""
     if channel.signal.delivered_hz is not None:
         return channel.signal.delivered_hz
-    seconds = sum(channel.intervals_s)
-    return len(channel.intervals_s) / seconds if seconds > 0 else None
+    intervals_s = channel.intervals_s
+    return len(intervals_s) / float(intervals_s.sum()) if len(intervals_s) else None
 
 
 def _why_nothing(channel: Channel, span: Span) -> str:
@@ -359,15 +363,6 @@ def _text(event: Event, key: str) -> str | None:
     """Details are free JSON: what is not text there is not known here."""
     value = event.detail.get(key)
     return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None
-
-
-def _usual_interval_s(samples: Sequence[Sample]) -> float:
-    steps = [(_middle(later) - _middle(earlier)) / 1e9 for earlier, later in pairwise(samples)]
-    return statistics.median(steps) if steps else 0.0
-
-
-def _middle(sample: Sample) -> int:
-    return (sample.t0_ns + sample.t1_ns) // 2
 
 
 def _rank(signal: Signal) -> tuple[int, list[tuple[int, str]], int]:

@@ -2,7 +2,10 @@
 
 from collections import Counter
 
+import numpy as np
+
 from edgeprof.session.records import Session
+from edgeprof.session.samples import QUALITIES
 
 _REPLAY = "replay"
 
@@ -13,9 +16,10 @@ def sample_counts(session: Session) -> Counter[str]:
     One of a simulated board that was replayed counts as both: its quality is ``simulated``, and its
     source says the other.
     """
-    replayed = {signal.id for signal in session.signals if signal.source == _REPLAY}
-    counts = Counter[str](sample.quality for sample in session.samples)
-    counts["replayed"] += sum(
-        sample.quality == "simulated" and sample.signal_id in replayed for sample in session.samples
-    )
+    samples = session.samples
+    codes = np.bincount(samples.quality, minlength=len(QUALITIES)).tolist()
+    counts = Counter[str](dict(zip(QUALITIES, codes, strict=True)))
+    replays = [signal.id for signal in session.signals if signal.source == _REPLAY]
+    simulated = samples.quality == QUALITIES.index("simulated")
+    counts["replayed"] += int((simulated & np.isin(samples.signal_id, replays)).sum())
     return +counts

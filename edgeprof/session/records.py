@@ -5,9 +5,12 @@ names of the session file, where ``round`` and ``pass`` are tables too. Unknown 
 The records travel between edgeprof's own processes as they are, hence the tags.
 """
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from edgeprof.session.samples import Samples
 
 SCHEMA_VERSION = 1
 
@@ -236,7 +239,7 @@ Record = Leg | Request | Round | Pass | Token | Signal | Sample | Event
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """Everything that was measured, in the order of the ids."""
+    """Everything that was measured, in the order of the ids; samples signal by signal."""
 
     info: SessionInfo
     legs: list[Leg]
@@ -245,5 +248,5 @@ class Session(Struct, frozen=True, kw_only=True):
     passes: list[Pass]
     tokens: list[Token]
     signals: list[Signal]
-    samples: list[Sample]
+    samples: "Samples"
     events: list[Event]

@@ -13,15 +13,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
-from edgeprof.session.records import SCHEMA_VERSION, Record, Session, SessionInfo
+from edgeprof.session.records import SCHEMA_VERSION, Record, Sample, Session, SessionInfo
 from edgeprof.session.schema import APPLICATION_ID, RECORDS, SESSION, Table
+
+if TYPE_CHECKING:
+    from edgeprof.session.samples import Samples
 
 _LARGEST_FILE_BYTES = 2 << 30
 _MOST_ROWS = 20_000_000
@@ -30,6 +33,7 @@ _SIDE_FILES = ("-wal", "-shm", "-journal")
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION_ID_AT, _HEADER_BYTES = 68, 72
 _RECORDED_NOW = "{}: is being recorded right now; choose another -o"
+_WHOLE, _REAL = "('integer')", "('integer', 'real', 'null')"  # what numbers are to SQLite
 _TABLE_OF = {table.kind: table for table in RECORDS}
 
 
@@ -183,7 +187,14 @@ def read_session(path: Path) -> Session:
         with _opened(path) as connection:
             _check_header(path, connection)
             info = _read_info(path, connection)
-            rows = {table.name: _read_table(path, connection, table) for table in RECORDS}
+            samples = _read_samples(
+                path, connection
+            )  # first: it takes the most room while it reads
+            rows = {
+                table.name: _read_table(path, connection, table)
+                for table in RECORDS
+                if table.kind is not Sample
+            }
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise FileFault(f"{path}: not a readable session: {str(error)[:_LONGEST_CAUSE]}") from error
     except OSError as error:
@@ -196,7 +207,7 @@ def read_session(path: Path) -> Session:
         passes=rows["pass"],
         tokens=rows["token"],
         signals=rows["signal"],
-        samples=rows["sample"],
+        samples=samples,
         events=rows["event"],
     )
 
@@ -266,6 +277,47 @@ def _read_table(path: Path, connection: sqlite3.Connection, table: Table) -> lis
                 f"{path}: table {table.name}, row {len(records) + 1}: {error}"
             ) from error
     return records
+
+
+def _read_samples(path: Path, connection: sqlite3.Connection) -> "Samples":
+    """All of them, without a record for each; numbers in other clothes count as numbers."""
+    import numpy as np
+
+    from edgeprof.session.samples import QUALITIES, ROW, Samples
+
+    names = _stored_columns(path, connection, _TABLE_OF[Sample])
+    (count,) = connection.execute("SELECT count(*) FROM sample").fetchone()
+    if count > _MOST_ROWS:
+        raise FileFault(f"{path}: table sample has more than {_MOST_ROWS} rows")
+    codes = " ".join(f"WHEN '{name}' THEN {code}" for code, name in enumerate(QUALITIES))
+    quality = f"CASE quality {codes} ELSE -1 END" if "quality" in names else "0"
+    rows = connection.execute(
+        f"SELECT signal_id, t0_ns, t1_ns, value, {quality} FROM sample ORDER BY rowid"
+    )
+    rows.row_factory = None
+    try:
+        samples = Samples(np.fromiter(rows, dtype=ROW, count=count))
+    except (TypeError, ValueError) as error:
+        raise FileFault(f"{path}: table sample, {_misfit(connection)}") from error
+    if (samples.quality < 0).any():
+        raise FileFault(f"{path}: table sample: a quality is none of {', '.join(QUALITIES)}")
+    return samples
+
+
+def _misfit(connection: sqlite3.Connection) -> str:
+    """Which sample has what in place of a number."""
+    for column, kinds in (
+        ("signal_id", _WHOLE),
+        ("t0_ns", _WHOLE),
+        ("t1_ns", _WHOLE),
+        ("value", _REAL),
+    ):
+        bad = connection.execute(
+            f"SELECT rowid, typeof({column}) FROM sample WHERE typeof({column}) NOT IN {kinds}"
+        ).fetchone()
+        if bad is not None:
+            return f"row {bad[0]}: {column} is {bad[1]}, expected a number"
+    return "a number is too large"
 
 
 def _stored_columns(path: Path, connection: sqlite3.Connection, table: Table) -> list[str]:

@@ -66,7 +66,7 @@ def test_sampler_that_cannot_be_started_does_not_touch_the_command(
     code, _ = run(tmp_path, "exit 4")
     assert code == 4
     session = read_session(tmp_path / "s.sqlite")
-    assert session.info.complete and session.samples == []
+    assert session.info.complete and not session.samples
     assert "death" in {event.kind for event in session.events}
 
 

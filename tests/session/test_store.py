@@ -31,6 +31,7 @@ from edgeprof.session.records import (
     Signal,
     Token,
 )
+from edgeprof.session.samples import Samples
 from edgeprof.session.schema import APPLICATION_ID, RECORDS
 from edgeprof.session.store import SessionWriter, check_output, keep_sessions, read_session
 
@@ -69,7 +70,7 @@ def in_session(info: SessionInfo, records: list[Any]) -> Session:
         passes=of(Pass),
         tokens=of(Token),
         signals=of(Signal),
-        samples=of(Sample),
+        samples=Samples.of(of(Sample)),
         events=of(Event),
     )
 
