@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edgeprof.analysis.summary import Summary
     from edgeprof.session.records import Session
 
-Form = Literal["text", "json", "md", "csv"]
+Form = Literal["text", "json", "md", "html", "csv", "trace"]
 
 
 class _Wishes(NamedTuple):
@@ -43,8 +43,28 @@ def _markdown() -> _Files:
     )
 
 
+def _html() -> _Files:
+    from edgeprof.report.html import HTML_NAME, check_html, write_html
+
+    check_html()
+    return _Files(
+        lambda wishes: [HTML_NAME],
+        lambda session, summary, folder, wishes: write_html(session, summary, folder),
+    )
+
+
+def _trace() -> _Files:
+    from edgeprof.report.trace import TRACE_NAME, check_trace, write_trace
+
+    check_trace()
+    return _Files(
+        lambda wishes: [TRACE_NAME],
+        lambda session, summary, folder, wishes: write_trace(session, summary, folder),
+    )
+
+
 # Where a form of its own files plugs in: name -> what gives its _Files, imported when asked for.
-_FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown}
+_FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown, "html": _html, "trace": _trace}
 
 
 @click.command()

@@ -31,7 +31,7 @@ _PANELS = {
     "Memory in use": ("ram_used_bytes", "swap_used_bytes"),
 }
 _BLUE, _VERMILION, _GREEN, _PURPLE, _ORANGE, _SKY, _ = PALETTE
-_GREY = "#888888"
+_GREY, _LIGHT_GREY = "#777777", "#aaaaaa"
 _COLOURS = (_BLUE, _VERMILION, _GREEN, _PURPLE, _ORANGE, _SKY, _GREY)  # seen on black too
 _PHASES = {
     "prefill": _PURPLE, "draft": _ORANGE, "verify": _BLUE, "decode": _SKY, "ceiling": _GREY,
@@ -50,11 +50,10 @@ def timeline_chart(timeline: Timeline) -> Chart:
     def put(title: str, unit: str, found: Sequence[Chart], **more: Any) -> None:
         if found:
             traces.extend({**trace, "panel": len(panels)} for trace in found)
-            names = sum(trace.get("showlegend", True) for trace in found)
-            panels.append({"title": title, "unit": unit, "names": names, **more})
+            panels.append({"title": title, "unit": unit, **more})
 
     lanes = list(_lanes(timeline))
-    order = [trace["y"][0] for trace in lanes]
+    order = list(dict.fromkeys(trace["y"][0] for trace in lanes))
     put("Legs and passes", "", lanes, lanes=order[::-1], height=_LANE_PX * len(order) + 10)
     put("Tokens a round", "", list(_rounds(timeline.rounds)), height=_PANEL_PX)
     for title, families in _PANELS.items():
@@ -84,11 +83,10 @@ def roofline_chart(roofs: Sequence[RoofLine], series: Sequence[PassSeries]) -> C
         *(_points(one, len(roofs) + i) for i, one in enumerate(series)),
     ]
     return {
-        "panels": [{"title": "FLOP/s over FLOP per byte", "unit": "", "names": len(traces),
-                    "height": 380}],
+        "panels": [{"title": "FLOP/s over FLOP per byte", "unit": "", "height": 380}],
         "traces": [{**trace, "panel": 0} for trace in traces],
         "logarithmic": True,
-    }  # fmt: skip
+    }
 
 
 def shown_text(text: str) -> str:
@@ -99,7 +97,9 @@ def shown_text(text: str) -> str:
 
 def _lanes(timeline: Timeline) -> Iterator[Chart]:
     if timeline.legs:
-        yield _stretches("legs", timeline.legs, _GREY)
+        yield _stretches("legs", timeline.legs[::2], _GREY)
+    if len(timeline.legs) > 1:
+        yield _stretches("legs", timeline.legs[1::2], _LIGHT_GREY)  # neighbours stay apart
     for phase, passes in timeline.passes.items():
         yield _stretches(phase, passes, _PHASES.get(phase, _GREY))
     if timeline.moments:
@@ -177,6 +177,7 @@ def _rounds(rounds: Sequence[RoundMark]) -> Iterator[Chart]:
     )
     yield steps(
         "drafted", [one.drafted for one in rounds], line={"width": 1, "color": _ORANGE},
+        fill="tozeroy", fillcolor=f"{_ORANGE}55",
     )  # fmt: skip
     yield steps(
         "accepted", [one.accepted for one in rounds], line={"width": 1, "color": _GREEN},
@@ -193,7 +194,7 @@ def _round_text(one: RoundMark) -> str:
 
 def _line(line: Line, index: int) -> Chart:
     unit = scale(line.name)
-    name = shown_text(label(line.name))
+    name = shown_text(line.name.partition(".")[2] or label(line.name))
     digits = max(unit.digits, 0) + 1
     return {
         "type": "scatter",

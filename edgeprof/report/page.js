@@ -7,6 +7,7 @@
   const preferred = matchMedia("(prefers-color-scheme: dark)");
   const coarse = matchMedia("(pointer: coarse)").matches;
   const GAP_PX = 24, ROW_PX = 19, AXIS_PX = 46, PAPER_PX = 680;
+  const LETTER_PX = 7.4, SYMBOL_PX = 47;  // of Plotly's legend at 11 px
   let printing = false;
 
   const isDark = () => !printing &&
@@ -34,9 +35,13 @@
   // Panels one under the other over one axis, each with its title and its names above it.
   function layoutOf(chart, width) {
     const [page, text, line, band] = colours();
-    const perRow = Math.max(1, Math.floor((width - 70) / 135));
-    const rows = chart.panels.map((p) => p.unit || p.names > 1 ? Math.ceil(p.names / perRow) : 0);
-    const above = rows.map((n) => GAP_PX + ROW_PX * n);
+    const names = chart.panels.map((_, i) => chart.traces
+      .filter((trace) => trace.panel === i && trace.showlegend !== false).map((t) => t.name));
+    const entries = names.map((some) => LETTER_PX * Math.max(8, ...some.map((n) => n.length)));
+    const above = names.map((some, i) => {
+      const perRow = Math.max(1, Math.floor((width - 70) / (entries[i] + SYMBOL_PX)));
+      return GAP_PX + ROW_PX * Math.ceil(some.length / perRow);
+    });
     const inner = chart.panels.reduce((sum, p, i) => sum + above[i] + p.height, 0);
     const axis = { gridcolor: line, zeroline: false, linecolor: line, automargin: false };
     const layout = {
@@ -44,7 +49,7 @@
       paper_bgcolor: page, plot_bgcolor: page, font: { color: text, size: 12 },
       hovermode: chart.logarithmic ? "closest" : "x unified", hoversubplots: "axis",
       hoverdistance: 60, hoverlabel: { bgcolor: band, font: { color: text }, namelength: -1 },
-      dragmode: coarse ? false : "pan", annotations: [], modebar: { orientation: "v" },
+      dragmode: coarse ? false : "pan", annotations: [], modebar: { orientation: "h" },
     };
     let top = 0;
     chart.panels.forEach((panel, i) => {
@@ -56,11 +61,11 @@
         rangemode: panel.unit && panel.unit !== "°C" && panel.unit !== "MHz" ? "tozero" : "normal",
         ...(panel.lanes ? { type: "category", categoryarray: panel.lanes, showgrid: false,
           range: [-0.6, panel.lanes.length - 0.4] } : {}),
-        ...(chart.logarithmic ? { exponentformat: "SI" } : {}),
+        ...(chart.logarithmic ? { exponentformat: "SI", dtick: "D2" } : {}),
       };
       layout[`legend${n}`] = {
         orientation: "h", x: 0, xanchor: "left", y: ceiling, yanchor: "bottom",
-        entrywidth: 110, bgcolor: "rgba(0,0,0,0)", font: { color: text, size: 11 },
+        entrywidth: entries[i], bgcolor: "rgba(0,0,0,0)", font: { color: text, size: 11 },
       };
       layout.annotations.push({
         text: `<b>${panel.title}</b>${panel.unit ? ` (${panel.unit})` : ""}`, showarrow: false,
@@ -70,10 +75,10 @@
     });
     const lowest = chart.panels.length > 1 ? `y${chart.panels.length}` : "y";
     layout.xaxis = { ...axis, anchor: lowest,
-      title: { text: chart.x_title, standoff: 6 }, type: chart.logarithmic ? "log" : "linear" };
+      title: { text: chart.x_title, standoff: 6 }, ...(chart.logarithmic ? { type: "log", dtick: "D2" } : { type: "linear" }) };
     if (chart.stamp) {
       layout.annotations.push({ text: chart.stamp, showarrow: false, xref: "paper", yref: "paper",
-        x: 1, xanchor: "right", y: 1, yanchor: "top", font: { color: "#d55e00", size: 12 } });
+        x: 1, xanchor: "right", xshift: coarse ? 0 : -90, y: 1, yanchor: "top", font: { color: "#d55e00", size: 12 } });
     }
     return layout;
   }
@@ -93,7 +98,7 @@
       const n = trace.panel ? trace.panel + 1 : "";
       return { ...trace, xaxis: "x", yaxis: `y${n}`, legend: `legend${n}` };
     });
-    const config = { displaylogo: false, displayModeBar: true, scrollZoom: false,
+    const config = { displaylogo: false, displayModeBar: !coarse, scrollZoom: false,
       modeBarButtons: [["zoom2d", "pan2d", "toImage"]] };
     return window.Plotly.react(place, data, layout, config);
   }
