@@ -72,7 +72,7 @@ class Timeline(Struct, frozen=True, kw_only=True):
 
 
 def timeline_of(
-    session: Session, *, most_points: int = 2000, most_stretches: int = 2000
+    session: Session, *, most_points: int = 2000, most_stretches: int = 4000
 ) -> Timeline:
     """At most ``most_points`` readings of each signal; at most ``most_stretches`` legs, rounds,
     events, and passes of each phase."""
@@ -82,11 +82,11 @@ def timeline_of(
     rounds = _kept(session.rounds, lambda one: float(one.emitted), most_stretches)
     kept = {phase: _kept(some, _seconds, most_stretches) for phase, some in passes.items()}
     events = session.events[:most_stretches]
-    counts = {
-        "legs": (session.legs, legs),
-        "rounds": (session.rounds, rounds),
-        "passes": (session.passes, [one for some in kept.values() for one in some]),
-        "events": (session.events, events),
+    missing = {
+        "legs": len(session.legs) - len(legs),
+        "rounds": len(session.rounds) - len(rounds),
+        "passes": len(session.passes) - sum(map(len, kept.values())),
+        "events": len(session.events) - len(events),
     }
     return Timeline(
         duration_s=span.seconds,
@@ -98,11 +98,7 @@ def timeline_of(
             for channel in chosen_channels(channels_of(session)).values()
         ],
         moments=[_moment(event, span) for event in events],
-        left_out={
-            what: len(whole) - len(drawn)
-            for what, (whole, drawn) in counts.items()
-            if len(drawn) < len(whole)
-        },
+        left_out={what: count for what, count in missing.items() if count},
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from edgeprof.analysis.thinning import Floats
 from edgeprof.analysis.timeline import Line, Moment, RoundMark, Stretch, Timeline
 from edgeprof.report.figures import PALETTE, PassSeries, RoofLine
-from edgeprof.report.printable import printable
+from edgeprof.report.printable import named
 from edgeprof.report.signals import label, scale
 from edgeprof.units import show
 
@@ -60,7 +60,12 @@ def timeline_chart(timeline: Timeline) -> Chart:
         lines = [one for one in timeline.lines if one.name.partition(".")[0] in families]
         unit = scale(families[0]).unit
         put(title, unit, [_line(one, i) for i, one in enumerate(lines)], height=_PANEL_PX)
-    return {"panels": panels, "traces": traces, "duration_s": timeline.duration_s}
+    return {
+        "panels": panels,
+        "traces": traces,
+        "x_title": "time since the start (s)",
+        "duration_s": timeline.duration_s,
+    }
 
 
 def missing_panels(timeline: Timeline) -> list[str]:
@@ -75,7 +80,9 @@ def roofline_chart(roofs: Sequence[RoofLine], series: Sequence[PassSeries]) -> C
     left = min((x for x, _ in points), default=1.0) / 3
     right = 3 * max(
         [x for x, _ in points]
-        + [peak / roof.bandwidth_bytes_per_s for roof in roofs for peak in roof.flop_per_s.values()],
+        + [
+            peak / roof.bandwidth_bytes_per_s for roof in roofs for peak in roof.flop_per_s.values()
+        ],
         default=100.0,
     )
     traces = [
@@ -85,13 +92,14 @@ def roofline_chart(roofs: Sequence[RoofLine], series: Sequence[PassSeries]) -> C
     return {
         "panels": [{"title": "FLOP/s over FLOP per byte", "unit": "", "height": 380}],
         "traces": [{**trace, "panel": 0} for trace in traces],
+        "x_title": "intensity (FLOP per byte)",
         "logarithmic": True,
     }
 
 
 def shown_text(text: str) -> str:
     """Text from outside as Plotly may show it: no tag, and not too long."""
-    flat = printable(" ".join(text.split()))
+    flat = named(" ".join(text.split()))
     return escape(flat if len(flat) <= _LONGEST_TEXT else flat[: _LONGEST_TEXT - 1] + "…")
 
 
@@ -171,7 +179,7 @@ def _rounds(rounds: Sequence[RoundMark]) -> Iterator[Chart]:
         "emitted",
         [one.emitted for one in rounds],
         line={"width": 1.5, "color": _BLUE, "dash": "dot"},
-        text=[text for one in rounds for text in [_round_text(one)] * 5],
+        text=[text for one in rounds for text in ["", *[_round_text(one)] * 2, "", ""]],
         hovertemplate="%{text}<extra></extra>",
         hoverinfo="text",
     )

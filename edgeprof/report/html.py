@@ -2,7 +2,7 @@
 
 The file asks no network for anything: styles, scripts and figures are in it, and its own policy
 forbids the rest. Text from outside comes in as Markdown that is escaped already and whose tags are
-not let through, or through ``answers.safe``.
+not let through, or through ``as_html``.
 """
 
 import base64
@@ -10,11 +10,10 @@ import gzip
 import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,24 +21,24 @@ from edgeprof import __version__
 from edgeprof.analysis.summary import Summary
 from edgeprof.analysis.timeline import Timeline, timeline_of
 from edgeprof.errors import EnvironmentFault
-from edgeprof.report.answers import answers_html, safe
+from edgeprof.report.answers import answers_html
 from edgeprof.report.headline import stamps
 from edgeprof.report.markdown import markdown
+from edgeprof.report.printable import as_html, named
 from edgeprof.report.sections_html import PageSection, sections_html
 from edgeprof.report.whole_file import whole_file
 from edgeprof.session.records import Session
 
 HTML_NAME = "report.html"
-_ROOFLINE = "roofline"
-_BEFORE_TEXT = ("Warnings", "Environment")  # the first of these follows the generated text
-_LOOKS = {"+": "Zoom in", "-": "Zoom out", "ArrowLeft": "Left", "ArrowRight": "Right", "0": "Whole"}
+_AFTER_ANSWERS = ("Warnings", "Environment")  # the first of these follows the generated text
 
 
-class Charts(NamedTuple):
-    """What the script of the page draws, by name, as JSON; and what holds the place of each."""
+class PageChart(NamedTuple):
+    """What the script of the page draws, as JSON, and what is said of it."""
 
-    documents: dict[str, object]
-    figures: dict[str, str]
+    document: dict[str, Any]
+    label: str
+    notes: str
 
 
 def check_html() -> None:
@@ -74,79 +73,68 @@ def write_html(session: Session, summary: Summary, folder: Path) -> Path:
 def html(session: Session, summary: Summary, plots: Mapping[str, bytes]) -> str:
     """The page; ``plots`` are SVG files by the names that the Markdown report gives them."""
     timeline = timeline_of(session)
-    charts = _charts(summary, timeline)
+    charts = dict(_charts(summary, timeline))
     sections = list(_sections(session, summary, plots, charts))
     style, script = _part("page.css"), _part("page.js")
-    library = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+    library = (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
     return Template(_part("page.html")).substitute(
         policy=_policy(script, library),
         version=__version__,
-        title=safe(_title(summary)),
+        title=as_html(_title(summary)),
         style=style,
         links="".join(f'<a href="#{one.id}">{one.title}</a>' for one in sections if one.title),
         body="\n".join(one.html for one in sections),
         plotly=_packed(library.encode()),
-        charts=_packed(msgspec.json.encode(charts.documents)),
+        charts=_packed(msgspec.json.encode({name: one.document for name, one in charts.items()})),
         script=script,
     )
 
 
-def _charts(summary: Summary, timeline: Timeline) -> Charts:
-    from edgeprof.report.charts import missing_panels, roofline_chart, shown_text, timeline_chart
+def _charts(summary: Summary, timeline: Timeline) -> Iterator[tuple[str, PageChart]]:
+    """By name, which is that of the plot they stand in for; those that there is something for."""
+    from edgeprof.report.charts import missing_panels, roofline_chart, timeline_chart
     from edgeprof.report.session_figures import pass_series, roof_lines
 
-    marks = shown_text(", ".join(line.partition(" ")[0].lower() for line in stamps(summary)))
-    charts = Charts({}, {})
-    if timeline.duration_s > 0 and (chart := timeline_chart(timeline))["panels"]:
-        charts.documents["timeline"] = {
-            **chart, "x_title": "time since the start (s)", "stamp": marks,
-        }  # fmt: skip
+    stamp = {"stamp": ", ".join(_marks(summary))}
+    document = timeline_chart(timeline)
+    if document["panels"] and timeline.duration_s > 0:
         notes = " ".join(_timeline_notes(timeline, missing_panels(timeline)))
-        charts.figures["timeline"] = _figure("timeline", "Timeline of the session", notes)
+        yield "timeline", PageChart(document | stamp, "Timeline of the session", notes)
     roofs, series = roof_lines(summary), pass_series(summary)
     if roofs and series:
-        chart = roofline_chart(roofs, series)
-        charts.documents[_ROOFLINE] = {
-            **chart, "x_title": "intensity (FLOP per byte)", "stamp": marks,
-        }  # fmt: skip
         notes = "Held passes under the measured ceilings; numbers are tokens in a pass."
-        charts.figures[_ROOFLINE] = _figure(_ROOFLINE, "Roofline with measured passes", notes)
-    return charts
+        document = roofline_chart(roofs, series)
+        yield "roofline", PageChart(document | stamp, "Roofline with measured passes", notes)
 
 
 def _sections(
-    session: Session, summary: Summary, plots: Mapping[str, bytes], charts: Charts
+    session: Session,
+    summary: Summary,
+    plots: Mapping[str, bytes],
+    charts: Mapping[str, PageChart],
 ) -> Iterator[PageSection]:
     """Those of the Markdown report; the timeline after its opening, the answers after its figures.
     A chart stands in for the plot of its name."""
-    text = markdown(summary, list(plots))
-    figures = {name: _image(plot) for name, plot in plots.items()}
-    figures |= {f"{name}.svg": figure for name, figure in charts.figures.items()}
-    opening, *rest = sections_html(text, figures, stamps(summary))
+    text = named(markdown(summary, list(plots)))
+    places = {name: _place(name, chart) for name, chart in charts.items()}
+    figures = {name: _address(plot) for name, plot in plots.items()}
+    figures |= {f"{name}.svg": place for name, place in places.items()}
+    opening, *rest = sections_html(text, figures, [named(stamp) for stamp in stamps(summary)])
     yield opening
-    if timeline := charts.figures.get("timeline"):
-        yield PageSection.of("Timeline", timeline)
+    if "timeline" in places and "timeline.svg" not in plots:
+        yield PageSection.of("Timeline", places["timeline"])
     answers = answers_html(session)
     for section in rest:
-        if answers and section.title in _BEFORE_TEXT:
+        if answers and section.title in _AFTER_ANSWERS:
             yield PageSection.of("Generated text", answers)
             answers = ""
         yield section
 
 
-def _figure(name: str, label: str, notes: str) -> str:
-    """The place of a chart: its keys, where it is drawn, and what is said below it."""
-    keys = "".join(
-        f'<button type="button" data-look="{look}">{words}</button>'
-        for look, words in _LOOKS.items()
-    )
-    return (
-        f'<figure class="chart" id="{name}">'
-        f'<div class="keys" role="group" aria-label="{label}: view" hidden>{keys}</div>'
-        f'<div class="drawing" tabindex="0" role="group" aria-label="{label}; plus and minus zoom, '
-        f'arrow keys move, 0 shows all">'
-        f"<noscript>This chart needs JavaScript; all figures are in the tables too.</noscript></div>"
-        f'<p class="note shown" role="status"></p><figcaption>{safe(notes)}</figcaption></figure>'
+def _place(name: str, chart: PageChart) -> str:
+    """Where a chart is drawn: its keys above, what is said of it below."""
+    return Template(_part("chart.html")).substitute(
+        name=name, label=chart.label, notes=as_html(chart.notes)
     )
 
 
@@ -161,16 +149,21 @@ def _timeline_notes(timeline: Timeline, missing: list[str]) -> Iterator[str]:
         yield f"Nothing was read of: {', '.join(missing).lower()}."
 
 
-def _image(plot: bytes) -> str:
-    """The source of a plot that lies in the page."""
+def _address(plot: bytes) -> str:
+    """That of a plot which lies in the page."""
     return "data:image/svg+xml;base64," + base64.b64encode(plot).decode()
 
 
 def _title(summary: Summary) -> str:
     session, board = summary.session, summary.device.get("name")
     name = str(session.recipe.get("name") or session.kind)
-    marks = [line.partition(" ")[0].lower() for line in stamps(summary)]
+    marks = _marks(summary)
     return name + (f" on {board}" if board else "") + (f" ({', '.join(marks)})" if marks else "")
+
+
+def _marks(summary: Summary) -> list[str]:
+    """The stamps in a word each: incomplete, simulated, replayed."""
+    return [stamp.partition(" ")[0].lower() for stamp in stamps(summary)]
 
 
 def _policy(*scripts: str) -> str:

@@ -49,7 +49,7 @@
       paper_bgcolor: page, plot_bgcolor: page, font: { color: text, size: 12 },
       hovermode: chart.logarithmic ? "closest" : "x unified", hoversubplots: "axis",
       hoverdistance: 60, hoverlabel: { bgcolor: band, font: { color: text }, namelength: -1 },
-      dragmode: coarse ? false : "pan", annotations: [], modebar: { orientation: "h" },
+      dragmode: coarse ? false : "pan", annotations: [], modebar: { orientation: "h" }, uirevision: "kept",
     };
     let top = 0;
     chart.panels.forEach((panel, i) => {
@@ -88,8 +88,10 @@
     const place = figure.querySelector(".drawing");
     const layout = layoutOf(chart, printing ? PAPER_PX : place.clientWidth);
     if (figure.drawn) {  // what the reader looks at stays
-      layout.xaxis.range = place.layout.xaxis.range;
-      layout.xaxis.autorange = place.layout.xaxis.autorange;
+      for (const axis of chart.logarithmic ? ["xaxis", "yaxis"] : ["xaxis"]) {
+        layout[axis].range = place.layout[axis].range;
+        layout[axis].autorange = place.layout[axis].autorange;
+      }
       layout.dragmode = place.layout.dragmode;
     } else if (!chart.logarithmic) {
       layout.xaxis.range = whole(chart);
@@ -192,25 +194,22 @@
     redraw();
   });
   preferred.addEventListener("change", redraw);
-  let width = innerWidth;
+  let width = innerWidth, waiting;
   addEventListener("resize", () => {
-    if (innerWidth === width) return;  // a phone's address bar comes and goes
-    width = innerWidth;
-    redraw();
-    reach();
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      if (innerWidth === width) return;  // a phone's address bar comes and goes
+      width = innerWidth;
+      redraw();
+      reach();
+    }, 100);
   });
-  let closed = [];
-  addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open])")];
-    for (const details of closed) details.open = true;
-    printing = true;
-    redraw();
-  });
-  addEventListener("afterprint", () => {
-    for (const details of closed) details.open = false;
-    printing = false;
-    redraw();
-  });
+  for (const [event, onPaper] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(event, () => {
+      printing = onPaper;
+      redraw();
+    });
+  }
   redraw();
   reach();
   start().catch((error) => {

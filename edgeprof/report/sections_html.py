@@ -1,4 +1,4 @@
-"""The Markdown report as sections of HTML: tables with named rows, plots inside, no tag let through.
+"""The Markdown report as sections of HTML: rows have names, plots lie inside, no tag gets through.
 
 Only this module knows the Markdown library.
 """
@@ -6,7 +6,7 @@ Only this module knows the Markdown library.
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import PurePath
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgeprof.report.table import escaped
@@ -52,7 +52,7 @@ def sections_html(
         PageSection("", "", _rendered(page, tokens[: bounds[0]])),
         *(
             PageSection.of(tokens[start + 1].content, _rendered(page, tokens[start + 3 : end]))
-            for start, end in zip(bounds, bounds[1:], strict=False)
+            for start, end in pairwise(bounds)
         ),
     ]
 
@@ -61,14 +61,14 @@ def _library(figures: Mapping[str, str]) -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     def image(_: object, tokens: "Tokens", index: int, *more: Any) -> str:
-        name, caption = str(tokens[index].attrs["src"]), tokens[index].content
-        shown = figures[name]
+        about = escape(tokens[index].content)
+        shown = figures.get(str(tokens[index].attrs["src"]), about)
         if not shown.startswith("data:"):
             return shown
-        about = escape(caption)
         return f'<figure><img src="{shown}" alt="{about}"><figcaption>{about}</figcaption></figure>'
 
     page = MarkdownIt("commonmark", {"html": False}).enable("table")
+    page.disable(["autolink", "link", "reference"])  # a report leads nowhere, whatever is in it
     page.add_render_rule("image", image)
     page.add_render_rule("table_open", lambda *_: '<div class="wide" role="group"><table>\n')
     page.add_render_rule("table_close", lambda *_: "</table></div>\n")
@@ -81,7 +81,7 @@ def _rendered(page: "MarkdownIt", tokens: "Tokens") -> str:
 
 def _mark_stamps(tokens: "Tokens", stamps: Sequence[str]) -> None:
     bold = {f"**{escaped(stamp)}**" for stamp in stamps}
-    for opening, inline in zip(tokens, tokens[1:], strict=False):
+    for opening, inline in pairwise(tokens):
         if opening.type == "paragraph_open" and inline.content in bold:
             opening.attrSet("class", "stamp")
 

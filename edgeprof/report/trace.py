@@ -6,6 +6,7 @@ thinned out. The file is written in batches, so that hours of samples take littl
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -22,7 +23,7 @@ from edgeprof.session.records import Leg, Session
 TRACE_NAME = "trace.pftrace"
 _SEQUENCE = 1  # all packets come from one writer
 _BATCH_PACKETS = 5000
-_LATEST_NS = 2**63 - 1
+_LARGEST = 2**63 - 1
 
 
 class _Slice(NamedTuple):
@@ -77,16 +78,15 @@ class _Trace:
         self._session = self._track(title, description=description)
 
     def slices(self, name: str, slices: Iterable[_Slice]) -> None:
-        """Those that overlap lie on tracks of one name, which the viewer shows one below another."""
-        ends_ns: list[int] = []
-        tracks: list[int] = []
-        for one in sorted(slices, key=lambda one: (one.t0_ns, -one.t1_ns)):
-            lane = next((i for i, end in enumerate(ends_ns) if end <= one.t0_ns), len(tracks))
-            if lane == len(tracks):
-                tracks.append(self._track(name, parent=self._session))
-                ends_ns.append(0)
-            ends_ns[lane] = max(one.t0_ns, one.t1_ns)
-            self._slice(tracks[lane], one)
+        """Those that overlap lie on tracks of one name, which a viewer shows one below another."""
+        taken: list[tuple[int, int]] = []  # until when each track is, and its number
+        for one in sorted(slices, key=lambda one: one.t0_ns):
+            if taken and taken[0][0] <= one.t0_ns:
+                _, track = heappop(taken)
+            else:
+                track = self._track(name, parent=self._session)
+            self._slice(track, one)
+            heappush(taken, (max(one.t0_ns, one.t1_ns), track))
 
     def instants(self, name: str, session: Session) -> None:
         """What happened, each at its moment."""
@@ -158,7 +158,7 @@ class _Trace:
         self._event(track, max(one.t0_ns, one.t1_ns), kinds.TYPE_SLICE_END)
 
     def _event(self, track: int, t_ns: int, kind: int) -> Any:
-        if not 0 <= t_ns <= _LATEST_NS:
+        if not 0 <= t_ns <= _LARGEST:
             raise FileFault(f"the session has a time that no clock shows: {t_ns} ns")
         packet = self._packet()
         packet.timestamp = t_ns
@@ -174,7 +174,7 @@ class _Trace:
             note = event.debug_annotations.add(name=printable(name))
             if isinstance(value, bool):
                 note.bool_value = value
-            elif isinstance(value, int):
+            elif isinstance(value, int) and abs(value) <= _LARGEST:
                 note.int_value = value
             elif isinstance(value, str):
                 note.string_value = printable(value)

@@ -1,6 +1,7 @@
 """The tables of a session file, derived from the records: one table a record, one column a field.
 
-Fields that hold dictionaries or lists are stored as JSON text. Knows the types of SQLite, opens no file.
+Fields that hold dictionaries or lists are stored as JSON text. Knows the types of SQLite, opens no
+file.
 """
 
 import types
