@@ -148,6 +148,15 @@ def test_a_phone_scrolls_down_only_and_zooms_by_tapping(opened: Open, board_page
     page.page.locator("#timeline .keys").get_by_role("button", name="Zoom in").tap()
     zoomed = page.range()
     assert zoomed[1] - zoomed[0] == pytest.approx((high - low) / 2)
+    place = page.page.locator("#timeline .nsewdrag").nth(2).bounding_box()
+    assert place is not None
+    scrolled = page.page.evaluate("scrollY")
+    page.page.context.new_cdp_session(page.page).send(
+        "Input.synthesizeScrollGesture",
+        {"x": place["x"] + 60, "y": 600, "yDistance": -400, "gestureSourceType": "touch"},
+    )
+    assert page.page.evaluate("scrollY") > scrolled + 300  # a swipe over a chart moves the page
+    assert page.range() == pytest.approx(zoomed)
     page.page.set_viewport_size({"width": 844, "height": 390})  # turned
     page.page.wait_for_function("document.querySelector('#timeline .drawing').layout.width > 700")
     assert page.range() == pytest.approx(zoomed)
