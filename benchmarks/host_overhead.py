@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--use", choices=["tuning", "final"], default="final")
     given = parser.parse_args()
     draft = OrtModel.open(
-        converted("smollm2-135m-draft", "as-is", HEAD_ROWS), threads=1, capacity=CAPACITY
+        converted("smollm2-135m-draft", "as-is", HEAD_ROWS), threads=THREADS, capacity=CAPACITY
     )
     forms: tuple[WeightForm, ...] = ("as-is", "fp32")
     for weights in forms:

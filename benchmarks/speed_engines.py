@@ -38,7 +38,7 @@ class Edgeprof:
         self.draft = None
         if draft is not None:
             rows = Path(__file__).parent.parent / "recipes" / f"{draft}-head-rows-8192.npy"
-            self.draft = _opened(draft, "as-is", rows, 1)
+            self.draft = _opened(draft, "as-is", rows, threads)
         self.pass_s = _held(self.target, CALIBRATED)
         self.draft_step_s = None if self.draft is None else _held(self.draft, (1,))[1]
         self.lengths: dict[str, Any] = {}

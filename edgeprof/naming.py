@@ -1,6 +1,6 @@
 """How names are compared: without regard to case and to the separators ``- _ .`` and blanks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _SEPARATORS = str.maketrans("", "", "-_. ")
 
@@ -36,3 +36,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 def _either(names: list[str]) -> str:
     return " or ".join(f"'{name}'" for name in names)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names from a file, quoted and not too many of them."""
+    return ", ".join(map(repr, names[:8])) + (" ..." if len(names) > 8 else "")

@@ -25,13 +25,14 @@ class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model as this experiment uses it.
 
     ``model`` is a name that ``edgeprof fetch`` knows, a GGUF file, or a folder with an ONNX
-    decoder. ``weights`` and ``head_rows`` say how a GGUF is converted: its own blocks or fp32,
-    and the file that lists the tokens a cut head keeps. Without ``threads`` the model takes all
-    cores of the machine.
+    decoder. ``weights``, ``requantise`` and ``head_rows`` say how a GGUF is converted: its own
+    blocks or fp32, whether blocks that cannot be kept may be rounded to 8 bits, and the file that
+    lists the tokens a cut head keeps. Without ``threads`` the model takes all cores of the machine.
     """
 
     model: str
     weights: Literal["as-is", "fp32"] = "as-is"
+    requantise: bool = False
     head_rows: str | None = None
     provider: ProviderName = "cpu"
     provider_settings: ProviderSettings = ProviderSettings()
@@ -44,17 +45,20 @@ class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ModelDrafter(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="model", tag_field="kind"
 ):
-    """A small model drafts. One thread by default: two full thread pools fight for the cores.
+    """A small model drafts, with two threads by default: what was measured on two cores.
 
-    It drafts no token where its own best one has less than ``least_confidence``.
+    It drafts no token where its own best one has less than ``least_confidence``, and none once the
+    text is as long as ``context_tokens`` (None: as its cache, which is the recipe's context).
     """
 
     model: str
     weights: Literal["as-is", "fp32"] = "as-is"
+    requantise: bool = False
     head_rows: str | None = None
     provider: ProviderName = "cpu"
     provider_settings: ProviderSettings = ProviderSettings()
-    threads: Threads = 1
+    threads: Threads = 2
+    context_tokens: Count | None = None
     least_confidence: Confidence = 0.0
 
     def __post_init__(self) -> None:
@@ -64,6 +68,7 @@ class ModelDrafter(
         return ModelUse(
             model=self.model,
             weights=self.weights,
+            requantise=self.requantise,
             head_rows=self.head_rows,
             provider=self.provider,
             provider_settings=self.provider_settings,
@@ -195,6 +200,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ``template`` wraps a prompt's text at ``{prompt}``. With ``chat`` the model's own chat template
     does: the text is what the user says, after ``system`` where that is given.
 
+    Prompts are taken in by passes of at most ``prefill_tokens``, those of synthetic tests too.
     ``verify_tokens`` lists the pass sizes whose cost is measured on held passes, at
     ``held_context_tokens``, ``held_repeats`` times each; empty: not measured. ``seed`` fixes all
     that is left to chance: the tokens of probes and held passes, and what is sampled.
@@ -215,6 +221,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     repeats: Count = 3
     warmup_requests: Annotated[int, Meta(ge=0, le=1000)] = 1
     context_tokens: Count = 1024
+    prefill_tokens: Count = 512
     stop_at_end_token: bool = True
     verify_tokens: list[Annotated[int, Meta(ge=1, le=256)]] = field(default_factory=list)
     held_context_tokens: Count = 256
@@ -240,6 +247,13 @@ def model_uses(recipe: Recipe) -> dict[str, ModelUse]:
         if isinstance(drafter, ModelDrafter)
     }
     return {**recipe.targets, **drafts}
+
+
+def cache_tokens(recipe: Recipe, key: str) -> int:
+    """How many tokens the cache of this model is to hold, as far as its context allows."""
+    drafter = recipe.drafters.get(key)
+    limit = drafter.context_tokens if isinstance(drafter, ModelDrafter) else None
+    return min(recipe.context_tokens, limit or recipe.context_tokens)
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from edgeprof.session.columns import Samples, Tokens
 from edgeprof.session.records import (
     SCHEMA_VERSION,
     Event,
@@ -33,7 +34,6 @@ from edgeprof.session.records import (
     Signal,
     Token,
 )
-from edgeprof.session.samples import Samples
 from edgeprof.session.store import SessionWriter
 
 MS = 1_000_000
@@ -99,7 +99,7 @@ class SessionMaker:
             requests=self.requests,
             rounds=self.rounds,
             passes=self.passes,
-            tokens=self.tokens,
+            tokens=Tokens.of(self.tokens),
             signals=self.signals,
             samples=Samples.of(self.samples),
             events=self.events,

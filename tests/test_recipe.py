@@ -84,6 +84,21 @@ def test_defaults_fill_what_a_recipe_leaves_out(minimal: Path) -> None:
     assert recipe.sampling.greedy and recipe.seed == 0
 
 
+def test_a_drafter_has_its_limits_and_a_variant_may_adapt(minimal: Path) -> None:
+    table = 'kind = "model"\nmodel = "d.gguf"\n'
+    variant = '{target = "t"}, {target = "t", drafter = "d", draft_tokens = 8, adaptive = true}'
+    text = MINIMAL.replace('{target = "t"}', variant)
+    minimal.write_text(f"{text}[drafters.d]\n{table}")
+    recipe = read_recipe(minimal)
+    assert [v.name for v in recipe.variants] == ["t", "t+d k=0-8"]
+    drafter = recipe.drafters["d"]
+    assert isinstance(drafter, ModelDrafter)
+    assert (drafter.threads, drafter.least_confidence) == (2, 0.0)
+    minimal.write_text(f"{text}[drafters.d]\n{table}least_confidence = 0.4\nthreads = 3\n")
+    drafter = read_recipe(minimal).drafters["d"]
+    assert drafter == ModelDrafter(model="d.gguf", least_confidence=0.4, threads=3)
+
+
 def test_sampling_is_a_table_of_its_own(minimal: Path) -> None:
     minimal.write_text(MINIMAL + "[sampling]\ntemperature = 1\ntop_k = 40\nmin_p = 0.05\n")
     sampling = read_recipe(minimal).sampling

@@ -52,6 +52,9 @@ class Decoder(Struct, frozen=True, kw_only=True):
     head: str = "logits"
     tokens: str = "input_ids"
     debris: str | None = None
+    # where GroupQueryAttention has its counts from: the mask, inputs of these names, or the past
+    counts: tuple[str, str] | Literal["mask", "past"] = "mask"
+    backwards: bool = False  # the outputs of the cache, last layer first
 
 
 def weights(spec: Decoder) -> dict[str, Floats]:
@@ -190,6 +193,9 @@ class _Graph:
             made.append(_value("attention_mask", integer, ["batch", "total"]))
         if spec.positions:
             made.append(_value("position_ids", integer, ["batch", "tokens"]))
+        if not isinstance(spec.counts, str):
+            made.append(_value(spec.counts[0], TensorProto.INT32, [1]))
+            made.append(_value(spec.counts[1], TensorProto.INT32, []))
         if spec.rows:
             made.append(_value("num_logits_to_keep", TensorProto.INT64, []))
         if spec.merged:
@@ -203,9 +209,9 @@ class _Graph:
         spec = self.spec
         columns: int | str = "columns" if spec.open_columns else spec.columns
         shape = ["batch", "rows", columns]
-        made = [_value(spec.head, KINDS[spec.logits], shape)]
-        made += [self._cache(spec.present, layer, kind, "all") for layer, kind in self._kinds()]
-        return made
+        made = [self._cache(spec.present, layer, kind, "all") for layer, kind in self._kinds()]
+        made = made[::-1] if spec.backwards else made
+        return [_value(spec.head, KINDS[spec.logits], shape), *made]
 
     def branches(self) -> Any:
         """One ``If`` over the whole decoder, as optimum merges its two exports."""
@@ -340,8 +346,19 @@ class _Graph:
         return self._op("Cast", [x], to=KINDS[self.spec.cache])
 
     def _gqa_counts(self) -> tuple[str, str]:
-        """The last position and the number of them, as onnxruntime-genai's builder takes both from
-        the mask: one from its sum, one from its shape."""
+        """The last position and the number of them. onnxruntime-genai's builder takes both from the
+        mask: one from its sum, one from its shape."""
+        if not isinstance(self.spec.counts, str):
+            return self.spec.counts
+        if self.spec.counts == "past":
+            cached = self._size(self.spec.past % (0, "key"), 2)
+            length = self._op("Add", [cached, self._size(self.spec.tokens, 1)])
+            last = self._op("Sub", [length, self._scalar(1)])
+            last = self._op("Reshape", [last, self._ints(1)])
+            return (
+                self._op("Cast", [last], to=TensorProto.INT32),
+                self._op("Cast", [length], to=TensorProto.INT32),
+            )
         whole = self._op("Cast", ["attention_mask"], to=TensorProto.INT64)
         total = self._op("ReduceSum", [whole, self._ints(1)], keepdims=0)
         last = self._op("Sub", [total, self._ints(1)])

@@ -63,6 +63,7 @@ def caveats(
         *_disturbed(runs, points),
         *_passes_differ(session),
         *_self_drafts(session, runs),
+        *_requantised(session),
         *_cache(session),
         *_above_ceiling(points),
     ]
@@ -321,6 +322,12 @@ def _self_drafts(session: Session, runs: Sequence[VariantRuns]) -> Iterable[str]
             f"{run.name}: draft and target are the same model, which cannot be faster; as a check "
             f"of itself it accepted {accepted} of {compared} drafted tokens{failed}"
         )
+
+
+def _requantised(session: Session) -> Iterable[str]:
+    for name, model in session.info.models.items():
+        if model.requantised is not None:
+            yield f"{name} does not compute with its file's own weights: {model.requantised}"
 
 
 def _cache(session: Session) -> Iterable[str]:

@@ -5,15 +5,15 @@ it. Unknown stays unknown, and a channel that is suspect gives no figure.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.quantity import Quantity
+from edgeprof.session.columns import QUALITIES, Samples
 from edgeprof.session.records import (
     Event,
     Quality,
@@ -22,7 +22,6 @@ from edgeprof.session.records import (
     WindowBasis,
     WindowKind,
 )
-from edgeprof.session.samples import QUALITIES, Samples
 
 # Of two sources of a signal the one named first is believed.
 SOURCE_ORDER = ("sysfs", "tegrastats", "jtop", "host", "replay")
@@ -229,27 +228,37 @@ def source_rank(source: str) -> int:
 def _channel(
     signal: Signal, parts: Sequence[Samples], span: Span, suspicion: str | None
 ) -> Channel:
-    times_ns = np.concatenate([part.t0_ns + (part.t1_ns - part.t0_ns) // 2 for part in parts])
-    values = np.concatenate([part.value for part in parts])
-    codes = np.concatenate([part.quality for part in parts])
-    inside = np.flatnonzero((span.t0_ns <= times_ns) & (times_ns <= span.t1_ns))
-    order = inside[np.argsort(times_ns[inside], kind="stable")]
-    times_ns, values, codes = times_ns[order], values[order], codes[order]
+    times_ns = _joined([part.t0_ns + (part.t1_ns - part.t0_ns) // 2 for part in parts])
+    values, codes = (
+        _joined([part.column(name) for part in parts]) for name in ("value", "quality")
+    )
+    if len(times_ns) and not (
+        span.t0_ns <= times_ns[0] and times_ns[-1] <= span.t1_ns and (np.diff(times_ns) >= 0).all()
+    ):
+        inside = np.flatnonzero((span.t0_ns <= times_ns) & (times_ns <= span.t1_ns))
+        order = inside[np.argsort(times_ns[inside], kind="stable")]
+        times_ns, values, codes = times_ns[order], values[order], codes[order]
     counts = np.bincount(codes, minlength=len(QUALITIES)).tolist()
     qualities = {name: n for name, n in zip(QUALITIES, counts, strict=True) if n}
     if suspicion is None and "suspect" in qualities:
         suspicion = f"{qualities['suspect']} of {len(values)} samples are suspect"
     usual_ns = float(np.median(np.diff(times_ns))) if len(times_ns) > 1 else 0.0
     known = np.flatnonzero(~np.isnan(values))
-    apart_ns = np.diff(times_ns[known])
+    if len(known) < len(values):
+        times_ns, values = times_ns[known], values[known]
     return Channel(
         signal=signal,
-        times_ns=times_ns[known],
-        values=values[known],
-        held=(np.diff(known) == 1) & (apart_ns <= _GAP * usual_ns),
+        times_ns=times_ns,
+        values=values,
+        held=(np.diff(known) == 1) & (np.diff(times_ns) <= _GAP * usual_ns),
         qualities=qualities,
         suspect=suspicion,
     )
+
+
+def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """One after the other; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _without_latched(channels: list[Channel], session: Session) -> list[Channel]:
@@ -322,13 +331,18 @@ def _figures(channel: Channel, span: Span, chosen: bool) -> SignalFigures:
         delivered_hz=_delivered_hz(channel),
         jitter_s=signal.jitter_s
         if signal.jitter_s is not None
-        else standard_deviation(channel.intervals_s.tolist()),
+        else _standard_deviation(channel.intervals_s),
         read_latency_s=signal.read_latency_s,
         node=signal.node,
         note=signal.note,
         suspect=channel.suspect is not None,
         reason=reason,
     )
+
+
+def _standard_deviation(values: npt.NDArray[np.float64]) -> float | None:
+    """Of the sample (n - 1); None for a single value, which has no spread."""
+    return float(values.std(ddof=1)) if len(values) > 1 else None
 
 
 def _delivered_hz(channel: Channel) -> float | None:

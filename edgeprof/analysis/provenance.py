@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 
+from edgeprof.session.columns import QUALITIES
 from edgeprof.session.records import Session
-from edgeprof.session.samples import QUALITIES
 
 _REPLAY = "replay"
 
@@ -21,5 +21,5 @@ def sample_counts(session: Session) -> Counter[str]:
     counts = Counter[str](dict(zip(QUALITIES, codes, strict=True)))
     replays = [signal.id for signal in session.signals if signal.source == _REPLAY]
     simulated = samples.quality == QUALITIES.index("simulated")
-    counts["replayed"] += int((simulated & np.isin(samples.signal_id, replays)).sum())
+    counts["replayed"] += int((simulated & np.isin(samples.column("signal_id"), replays)).sum())
     return +counts

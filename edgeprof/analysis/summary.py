@@ -40,6 +40,17 @@ from edgeprof.analysis.comparison import (
     round_cost,
     shorter_drafts,
 )
+from edgeprof.analysis.energy import (
+    Energy,
+    Idle,
+    Rail,
+    energy_of,
+    energy_ratio,
+    idle_of,
+    mean_while_decoding,
+    rail_of,
+)
+from edgeprof.analysis.joint_legs import Contention, contention_of
 from edgeprof.analysis.latency import (
     InterTokenLatency,
     TimeShare,
@@ -114,6 +125,7 @@ class VariantFigures(Struct, frozen=True, kw_only=True):
     gpu_busy_frac: Quantity | None
     power_w: Quantity | None
     energy_per_token_j: Quantity | None
+    energy: Energy | None
     memory: Memory | None
 
 
@@ -126,6 +138,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     draft_tokens: int | None
     baseline: str | None
     decode_speedup: Quantity | None
+    energy_ratio: Quantity | None
     predicted_speedup: Quantity | None
     predicted_by_draft_tokens: list[ShorterDraft]
     round_cost: RoundCost | None
@@ -157,7 +170,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     absent: list[AbsentSignal]
     command: CommandFigures | None
     phases: list[PhaseFigures]
-    contention: dict[str, Any] = field(default_factory=dict)
+    idle: Idle | None
+    contention: Contention = field(default_factory=Contention)
     warnings: list[str]
 
 
@@ -172,6 +186,9 @@ def summarise(session: Session) -> Summary:
     costs = _PassCosts(session, runs, ceilings)
     temperatures = temperatures_of(readings)
     signals = signal_figures(channels, span)
+    absent = absences(session, channels)
+    rail = rail_of(readings, absent)
+    idle = idle_of(session, readings, rail)
     return Summary(
         session=_head(session, span.seconds),
         environment=without_private(info.environment),
@@ -179,11 +196,11 @@ def summarise(session: Session) -> Summary:
         models=info.models,
         loads=loads_of(session),
         legs=[
-            *(_figures(run, session, readings) for run in runs),
+            *(_figures(run, session, readings, rail, idle) for run in runs),
             *(_test_figures(run, session, readings) for run in synthetic_runs(session)),
         ],
         comparisons=[
-            _compare(run, plain_variant(runs, run.target), session, readings, costs)
+            _compare(run, plain_variant(runs, run.target), session, readings, rail, costs)
             for run in runs
             if run.drafter is not None
         ],
@@ -193,9 +210,11 @@ def summarise(session: Session) -> Summary:
         pass_points=costs.points,
         temperatures=temperatures,
         signals=signals,
-        absent=absences(session, channels),
+        absent=absent,
         command=command_of(session),
         phases=phases_of(session, readings.channel("dram_bandwidth_bytes_per_s")),
+        idle=idle,
+        contention=contention_of(session, runs, readings, rail, idle),
         warnings=caveats(
             session, runs, costs.points, temperatures, signals, emc_clock_range(readings)
         ),
@@ -257,7 +276,10 @@ def _head(session: Session, duration_s: float) -> SessionHead:
     )
 
 
-def _figures(run: VariantRuns, session: Session, readings: Readings) -> VariantFigures:
+def _figures(
+    run: VariantRuns, session: Session, readings: Readings, rail: Rail, idle: Idle | None
+) -> VariantFigures:
+    energy = energy_of(run.decoded, rail, idle)
     rounds = [round_ for answer in run.answers for round_ in answer.rounds]
     return VariantFigures(
         name=run.name,
@@ -276,9 +298,12 @@ def _figures(run: VariantRuns, session: Session, readings: Readings) -> VariantF
         acceptance=None if run.drafter is None else acceptance_of(rounds),
         time_share=time_share(run),
         bandwidth=target_bandwidth(run, session.info.models),
-        gpu_busy_frac=None,
-        power_w=None,
-        energy_per_token_j=None,
+        gpu_busy_frac=mean_while_decoding(
+            run.decoded, readings.channel("gpu_busy_frac"), "load of the GPU"
+        ),
+        power_w=energy.power_w,
+        energy_per_token_j=energy.per_token_j,
+        energy=energy,
         memory=memory_of(run.legs, readings, _memory_bytes(session)),
     )
 
@@ -306,6 +331,7 @@ def _test_figures(run: SyntheticRuns, session: Session, readings: Readings) -> V
         gpu_busy_frac=None,
         power_w=None,
         energy_per_token_j=None,
+        energy=None,
         memory=memory_of(run.legs, readings, _memory_bytes(session)),
     )
 
@@ -320,6 +346,7 @@ def _compare(
     plain: VariantRuns | None,
     session: Session,
     readings: Readings,
+    rail: Rail,
     costs: _PassCosts,
 ) -> Comparison:
     pairs = [] if plain is None else pairs_of(run, plain)
@@ -351,6 +378,7 @@ def _compare(
         draft_tokens=run.draft_tokens,
         baseline=None if plain is None else plain.name,
         decode_speedup=speedup,
+        energy_ratio=energy_ratio(pairs, rail),
         predicted_speedup=predicted_speedup(run, costs.verify, costs.draft),
         predicted_by_draft_tokens=shorter,
         round_cost=cost,

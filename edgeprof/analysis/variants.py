@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from edgeprof.session.records import Leg, Pass, Request, Round, Session, Token
+from edgeprof.session.records import Leg, Pass, Request, Round, Session
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -91,7 +91,6 @@ class _RecordsByOwner:
         self.requests: dict[int, list[Request]] = defaultdict(list)
         self.rounds: dict[int, list[Round]] = defaultdict(list)
         self.passes: dict[int, list[Pass]] = defaultdict(list)
-        self.tokens: dict[int, list[Token]] = defaultdict(list)
         for request in session.requests:
             self.requests[request.leg_id].append(request)
         for round_ in session.rounds:
@@ -99,8 +98,14 @@ class _RecordsByOwner:
         for pass_ in session.passes:
             if pass_.request_id is not None:
                 self.passes[pass_.request_id].append(pass_)
-        for token in session.tokens:
-            self.tokens[token.request_id].append(token)
+        self._tokens = session.tokens
+
+    def token_ids(self, request_id: int) -> list[int]:
+        """Of one answer, in the order of their positions."""
+        tokens = self._tokens.of_request(request_id)
+        order = tokens.column("position").argsort(kind="stable")
+        ids: list[int] = tokens.column("token_id")[order].tolist()
+        return ids
 
 
 def _runs_of(name: str, legs: list[Leg], records: _RecordsByOwner) -> VariantRuns:
@@ -135,7 +140,6 @@ def _answers(legs: list[Leg], records: _RecordsByOwner) -> list[Answer]:
             seen[leg.repeat, request.prompt_sha256] += 1
             if request.t1_ns is None:
                 continue
-            tokens = sorted(records.tokens[request.id], key=lambda token: token.position)
             answers.append(
                 Answer(
                     request=request,
@@ -143,7 +147,7 @@ def _answers(legs: list[Leg], records: _RecordsByOwner) -> list[Answer]:
                     occurrence=occurrence,
                     rounds=records.rounds[request.id],
                     passes=records.passes[request.id],
-                    token_ids=[token.token_id for token in tokens],
+                    token_ids=records.token_ids(request.id),
                 )
             )
     return answers

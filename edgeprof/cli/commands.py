@@ -17,6 +17,7 @@ from edgeprof.report.printable import printable
 
 # name -> (module that holds a click command called ``command``, one line of help)
 COMMANDS = {
+    "compare": ("edgeprof.cli.compare", "Compare sessions: ratios, and what differs."),
     "convert": ("edgeprof.cli.convert", "Turn a GGUF file into an ONNX decoder."),
     "devices": ("edgeprof.cli.devices", "List boards and power modes, or detect this board."),
     "fetch": ("edgeprof.cli.fetch", "Fetch a model into the cache and check it."),
@@ -28,6 +29,7 @@ COMMANDS = {
     "roofline": ("edgeprof.cli.roofline", "Say how fast a model can go on a board, and why."),
     "run": ("edgeprof.cli.run", "Run a recipe on this machine and record a session."),
     "sensor": ("edgeprof.cli.sensor", "Let one user read the memory counters that need root."),
+    "sessions": ("edgeprof.cli.sessions", "List sessions, or recover one after a crash."),
     "watch": ("edgeprof.cli.watch", "Show what the board does, live or while a command runs."),
 }
 

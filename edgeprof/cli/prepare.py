@@ -20,8 +20,8 @@ def prepare(recipe: Recipe, folder: Path, *, talk: Talk) -> dict[str, DecoderFol
     first is fetched.
     """
     uses = model_uses(recipe)
-    for use in uses.values():
-        _locate(use, folder)
+    for key, use in uses.items():
+        _tell_as_it_is(key, use, _locate(use, folder), talk)
         if use.head_rows:
             read_head_rows(folder / use.head_rows)
     for key, use in uses.items():
@@ -46,9 +46,21 @@ def _locate(use: ModelUse, folder: Path) -> str:
     return str(path)
 
 
+def _is_onnx(found: str) -> bool:
+    return Path(found).is_dir() or found.endswith(".onnx")
+
+
+def _tell_as_it_is(key: str, use: ModelUse, found: str, talk: Talk) -> None:
+    """An ONNX decoder is not converted, so that what is asked of its conversion changes nothing.
+    The form of its weights is in the session as it is."""
+    asked = [name for name in ("requantise", "head_rows") if getattr(use, name)]
+    if asked and _is_onnx(found):
+        talk(f"{key}: {found} is run as it is; {', '.join(asked)} changes nothing")
+
+
 def _decoder(use: ModelUse, folder: Path, talk: Talk) -> DecoderFolder:
     found = _locate(use, folder)
-    if Path(found).is_dir() or found.endswith(".onnx"):
+    if _is_onnx(found):
         return read_decoder_folder(Path(found))
     model = fetch(found, talk=talk)
     return cached_conversion(
@@ -56,6 +68,7 @@ def _decoder(use: ModelUse, folder: Path, talk: Talk) -> DecoderFolder:
         model.sha256,
         cache=cache_dir() / "decoders",
         weights=use.weights,
+        requantise=use.requantise,
         head_rows=folder / use.head_rows if use.head_rows else None,
         talk=talk,
     )

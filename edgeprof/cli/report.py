@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from edgeprof.session.records import Session
 
 Form = Literal["text", "json", "md", "html", "csv", "trace"]
+Dialect = Literal["plain", "decimal-comma"]
 
 
 class _Wishes(NamedTuple):
     """What the options say about the files."""
 
     figures: str
-    csv_dialect: str
+    csv_dialect: Dialect
 
 
 class _Files(NamedTuple):
@@ -48,8 +49,17 @@ def _html() -> _Files:
 
     check_html()
     return _Files(
-        lambda wishes: [HTML_NAME],
-        lambda session, summary, folder, wishes: write_html(session, summary, folder),
+        lambda _: [HTML_NAME],
+        lambda session, summary, folder, _: write_html(session, summary, folder),
+    )
+
+
+def _csv() -> _Files:
+    from edgeprof.report.session_csv import session_csv_names, write_session_csv
+
+    return _Files(
+        lambda _: session_csv_names(),
+        lambda session, _, folder, wishes: write_session_csv(session, folder, wishes.csv_dialect),
     )
 
 
@@ -58,13 +68,18 @@ def _trace() -> _Files:
 
     check_trace()
     return _Files(
-        lambda wishes: [TRACE_NAME],
-        lambda session, summary, folder, wishes: write_trace(session, summary, folder),
+        lambda _: [TRACE_NAME],
+        lambda session, summary, folder, _: write_trace(session, summary, folder),
     )
 
 
 # Where a form of its own files plugs in: name -> what gives its _Files, imported when asked for.
-_FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown, "html": _html, "trace": _trace}
+_FORMS: dict[str, Callable[[], _Files]] = {
+    "md": _markdown,
+    "html": _html,
+    "csv": _csv,
+    "trace": _trace,
+}
 
 
 @click.command()
@@ -91,6 +106,13 @@ _FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown, "html": _html, "trac
     help="The form of the figures beside a Markdown report.",
     show_default=True,
 )
+@click.option(
+    "--csv-dialect",
+    type=click.Choice(["plain", "decimal-comma"]),
+    default="plain",
+    show_default=True,
+    help="decimal-comma: 3,14 and semicolons, for spreadsheets in a language that writes so.",
+)
 @click.option("--open", "open_it", is_flag=True, help="Show what was written.")
 @click.option("--force", is_flag=True, help="Replace a report that is there.")
 def command(
@@ -99,6 +121,7 @@ def command(
     form: Form | None,
     as_json: bool,
     figures: str,
+    csv_dialect: Dialect,
     open_it: bool,
     force: bool,
 ) -> None:
@@ -108,13 +131,14 @@ def command(
     its path. An incomplete session is reported in full and exits with 4.
     """
     refuse_contradiction(form, as_json)
+    wishes = _Wishes(figures, csv_dialect)
     chosen: Form = "json" if as_json else form or ("md" if output or open_it else "text")
     if open_it and chosen not in _FORMS:
         raise click.UsageError(f"--open shows what is written as files, and {chosen} is not")
     on_stdout = output is None and not open_it and chosen in ("text", "json", "md")
     if chosen in _FORMS and not on_stdout:
         folder = output or Path(f"{session.stem}-report")
-        complete = _write_files(session, folder, chosen, _Wishes(figures, ""), force, open_it)
+        complete = _write_files(session, folder, chosen, wishes, force, open_it)
     else:
         complete = _write_text(session, output, chosen, force)
     if not complete:

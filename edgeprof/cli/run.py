@@ -43,6 +43,18 @@ class _Real(click.FloatRange):
     help="Draft length of all variants with a drafter; 0 leaves them out.",
 )  # fmt: skip
 @click.option(
+    "--adaptive", is_flag=True,
+    help="Draft as many of those tokens as pay, in each round anew, or none.",
+)  # fmt: skip
+@click.option(
+    "--draft-context", type=click.IntRange(1, 1_000_000), metavar="N",
+    help="A draft model drafts until the text has N tokens; lookup copies from the last N only.",
+)  # fmt: skip
+@click.option(
+    "--draft-confidence", type=_Real(0, 1), metavar="P",
+    help="Draft no token in which the drafter has less confidence than this; 0 is off.",
+)  # fmt: skip
+@click.option(
     "-p", "--prompt-tokens", type=sweep, metavar="N",
     help="Synthetic tests instead of prompts, as in llama-bench: take in N random tokens.",
 )  # fmt: skip
@@ -60,6 +72,10 @@ class _Real(click.FloatRange):
     "-r", "--repeats", type=click.IntRange(1, 1000), help="How often every variant is run."
 )
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the targets.")
+@click.option(
+    "--prefill-tokens", type=click.IntRange(1, 1_000_000), metavar="N",
+    help="Take prompts in by passes of at most N tokens.",
+)  # fmt: skip
 @click.option(
     "--temperature", type=_Real(0, 100),
     help="Draw tokens at this temperature; 0 takes the most probable one.",
@@ -169,6 +185,10 @@ def _chosen(path: Path, asked: dict[str, Any]) -> "Recipe":
     )
     if asked["draft_tokens"] == 0:
         talk("draft length 0: plain decoding only")
+    of_drafts = ("draft_tokens", "adaptive", "draft_context", "draft_confidence")
+    given = ["--" + name.replace("_", "-") for name in of_drafts if asked[name]]
+    if given and not chosen.drafters:
+        talk(f"no variant drafts; what {', '.join(given)} says changes nothing")
     if chosen.sampling.greedy and chosen.sampling != Sampling():
         talk("temperature 0: greedy; top-k, top-p and min-p change nothing")
     return chosen

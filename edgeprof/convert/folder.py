@@ -28,7 +28,6 @@ from edgeprof.models.decoder_folder import (
     TOKENIZER_NAME,
     DecoderFolder,
     Manifest,
-    Requantised,
     read_decoder_folder,
 )
 from edgeprof.models.readers.gguf import GgufHeader, read_header
@@ -196,7 +195,7 @@ def _write(
         np.save(folder / HEAD_ROWS_NAME, rows, allow_pickle=False)
     requantised = None if requantiser is None else requantiser.account
     if requantised is not None:
-        talk(_rounding_line(requantised))
+        talk(str(requantised))
     manifest = Manifest(
         source_name=header.path.name,
         source_sha256=source_sha256,
@@ -245,14 +244,6 @@ def _write_graph(
         )
         onnx.save(builder.build().model, folder / ONNX_NAME)
     return builder
-
-
-def _rounding_line(requantised: Requantised) -> str:
-    return (
-        f"rounded {requantised.weights} weights stored as {', '.join(requantised.storages)} to "
-        f"8 bits: relative error {requantised.relative_rms_error:.2%} (root mean square), at most "
-        f"{requantised.largest_error_of_block:.2%} of the largest weight of a block"
-    )
 
 
 def _sizes(builder: "DecoderBuilder") -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from edgeprof.convert.blocks import BLOCK, Blocks, Bytes, Floats
 from edgeprof.errors import EnvironmentFault
-from edgeprof.models.decoder_folder import Requantised
+from edgeprof.models.quantisation import Requantised
 
 # What the gguf package reads and the exact formats leave out.
 REQUANTISABLE = (

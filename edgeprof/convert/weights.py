@@ -189,7 +189,7 @@ class DecoderWeights:
                 header,
                 f"{fault} as they are: take the model in one of them, widen all weights with "
                 f"--weights fp32, or let --requantise round {storage} to 8 bits and measure the "
-                "error",
+                'error (in a recipe: weights = "fp32" or requantise = true)',
             )
 
 

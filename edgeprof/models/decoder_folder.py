@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from edgeprof.errors import FileFault, UsageFault
+from edgeprof.models.quantisation import Requantised
 from edgeprof.models.readers.hf_config import read_text_config
 from edgeprof.models.readers.json_file import read_json_as, read_json_object
 
@@ -34,21 +35,7 @@ _MOST_END_TOKENS = 1 << 10
 _Size = Annotated[int, Meta(ge=1, le=1 << 50)]
 _Layers = Annotated[int, Meta(ge=1, le=1 << 12)]
 _Tokens = Annotated[int, Meta(ge=1, le=1 << 30)]
-_Fraction = Annotated[float, Meta(ge=0, le=1)]
 _Rows = Annotated[int, Meta(ge=0, le=1 << 8)]
-
-
-class Requantised(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was rounded to 8 bits because no container holds it exactly.
-
-    ``relative_rms_error`` is the root mean square of the errors over that of these weights;
-    ``largest_error_of_block`` the largest error over the largest weight of its block of 32.
-    """
-
-    storages: list[str]
-    weights: _Size
-    relative_rms_error: _Fraction
-    largest_error_of_block: _Fraction
 
 
 class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

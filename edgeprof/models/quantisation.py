@@ -41,6 +41,27 @@ LayerRule = Literal[
     "dense",
 ]
 Count = Annotated[int, Meta(gt=0)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Requantised(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was rounded to 8 bits because no container holds it exactly.
+
+    ``relative_rms_error`` is the root mean square of the errors over that of these weights;
+    ``largest_error_of_block`` the largest error over the largest weight of its block of 32.
+    """
+
+    storages: list[str]
+    weights: Annotated[int, Meta(ge=1, le=1 << 50)]
+    relative_rms_error: _Share
+    largest_error_of_block: _Share
+
+    def __str__(self) -> str:
+        return (
+            f"{self.weights} weights stored as {', '.join(self.storages)} were rounded to 8 bits: "
+            f"relative error {self.relative_rms_error:.2%} (root mean square), at most "
+            f"{self.largest_error_of_block:.2%} of the largest weight of a block"
+        )
 
 
 class StorageType(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,6 +5,7 @@ child process of its own with little memory and time, so that one that loops or 
 costs a message and nothing else.
 """
 
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from edgeprof.errors import EnvironmentFault, FileFault
+from edgeprof.process_end import describe_end
 from edgeprof.profiling.children import child_environment
 from edgeprof.profiling.model_words import ChatTemplate, ModelWords
 
@@ -73,4 +75,7 @@ def _in_a_child(template: ChatTemplate, job: RenderJob) -> Rendered:
     except subprocess.TimeoutExpired:
         return Rendered(fault=f"did not come to an end within {_PATIENCE_S:.0f} s")
     except msgspec.DecodeError:  # it was stopped before it could say why
-        return Rendered(fault="used more time or memory than any template needs")
+        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return Rendered(fault="used more time or memory than any template needs")
+        words = done.stderr.decode(errors="replace").strip()
+        return Rendered(fault=f"cannot be run: its process {describe_end(done.returncode, words)}")

@@ -12,9 +12,10 @@ from edgeprof.profiling.messages import DecodeJob, PreparedModel
 from edgeprof.profiling.prompts import encode_prompts
 from edgeprof.profiling.provider_check import require_providers
 from edgeprof.profiling.schedule import model_drafters
-from edgeprof.recipe import Recipe, model_uses
+from edgeprof.recipe import Recipe, cache_tokens, model_uses
 from edgeprof.runner.agreement import LEAST_CAPACITY
 from edgeprof.runner.graph_layout import foreign_operators, read_layout
+from edgeprof.runner.ort_model import usable_capacity
 
 _CEILING_BYTES = 1_200_000_000  # the largest product of runner.ceiling
 
@@ -38,7 +39,7 @@ def plan_job(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> DecodeJob:
     prompts = {key: encode_prompts(recipe, folders[key]) for key in recipe.targets}
     _check_drafts_know(recipe, folders, prompts)
     longest = max((len(tokens) for encoded in prompts.values() for tokens in encoded), default=0)
-    needs = [_need(recipe, folders[key], graphs[key], longest) for key in uses]
+    needs = [_need(recipe, key, folders[key], graphs[key], longest) for key in uses]
     _check_memory(recipe, job_need(needs, [use.provider for use in uses.values()]))
     require_providers({use.provider for use in uses.values()})
     return DecodeJob(recipe=recipe, models=_prepared(recipe, folders), prompts=prompts)
@@ -62,8 +63,7 @@ def _check_pairs(recipe: Recipe, folders: Mapping[str, DecoderFolder]) -> None:
 
 def _check_room(recipe: Recipe, key: str, folder: DecoderFolder) -> None:
     """The probe and the held passes fit into the model's cache."""
-    pad = folder.manifest.attention_pad if folder.manifest else 0
-    room = min(recipe.context_tokens, folder.context_tokens - pad)
+    room = usable_capacity(folder, cache_tokens(recipe, key))
     if room < LEAST_CAPACITY:
         raise UsageFault(
             f"recipe {recipe.name}: {key} has a context of {room} tokens, fewer than "
@@ -82,8 +82,7 @@ def _check_room(recipe: Recipe, key: str, folder: DecoderFolder) -> None:
 
 def _check_tests(recipe: Recipe, key: str, folder: DecoderFolder) -> None:
     """The synthetic tests fit into the target's cache."""
-    pad = folder.manifest.attention_pad if folder.manifest else 0
-    room = min(recipe.context_tokens, folder.context_tokens - pad)
+    room = usable_capacity(folder, recipe.context_tokens)
     for test in recipe.tests:
         if test.cached_tokens > room:
             raise UsageFault(
@@ -117,13 +116,15 @@ def _check_standard(graph: OnnxGraph) -> None:
         )
 
 
-def _need(recipe: Recipe, folder: DecoderFolder, graph: OnnxGraph, longest: int) -> MemoryNeed:
+def _need(
+    recipe: Recipe, key: str, folder: DecoderFolder, graph: OnnxGraph, longest: int
+) -> MemoryNeed:
     """Of one model; its layout is read for it, so that one which is not served ends here."""
     return model_need(
         graph,
         read_layout(graph, folder),
-        slots=min(recipe.context_tokens, folder.context_tokens),
-        prompt_tokens=longest,
+        slots=min(cache_tokens(recipe, key), folder.context_tokens),
+        prompt_tokens=min(longest, recipe.prefill_tokens),
         vocab_size=folder.vocab_size,
     )
 

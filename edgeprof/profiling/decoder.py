@@ -30,12 +30,13 @@ from edgeprof.profiling.process_memory import watch_memory
 from edgeprof.profiling.prompts import prompt_digest
 from edgeprof.profiling.schedule import (
     leg_count,
+    longest_pass,
     model_drafters,
     order_of_tests,
     variant_order,
 )
 from edgeprof.profiling.tokenizer import Tokenizer
-from edgeprof.recipe import NgramDrafter, SyntheticTest, Variant, model_uses
+from edgeprof.recipe import NgramDrafter, SyntheticTest, Variant, cache_tokens, model_uses
 from edgeprof.runner.agreement import probe_agreement
 from edgeprof.runner.decode import decode
 from edgeprof.runner.draft_length import AdaptiveLength, PassCost
@@ -49,8 +50,8 @@ from edgeprof.runner.token_model import TokenModel
 from edgeprof.session.records import Leg, ModelRecord, Phase
 
 _clock = time.monotonic_ns
-# The threads of a model that ran before go on spinning for some 60 ms (measured), then they park.
-_PARKING_S = 0.1
+# Sensors show a mean of the last moments: those of the leg before are not to count for the next.
+_SETTLING_S = 0.1
 
 
 def work(job: Order, outbox: Outbox, control: Control) -> None:
@@ -117,7 +118,10 @@ class _Decoding:
         files = folder.path.glob(f"{folder.onnx_path.name}*")  # external data lies beside
         share = cached_share(sorted(files))
         model, self._records[key] = open_model(
-            self._job.models[key], capacity=self._recipe.context_tokens, clock=_clock
+            self._job.models[key],
+            capacity=cache_tokens(self._recipe, key),
+            longest_pass=longest_pass(self._recipe),
+            clock=_clock,
         )
         self._models[key] = model
         detail = {"model": key, "load_s": model.load_s, "cached_share": share}
@@ -180,7 +184,7 @@ class _Decoding:
             self._hold_model(key, "draft", [1])
 
     def _hold_model(self, key: str, held: Phase, sizes: list[int]) -> None:
-        time.sleep(_PARKING_S)
+        time.sleep(_SETTLING_S)
         seconds: dict[int, list[float]] = defaultdict(list)
         with self._journal.leg(
             f"{key} held {held}", kind="held", variant=key, attrs={"held": held}
@@ -223,7 +227,7 @@ class _Decoding:
     def _test(self, repeat: int) -> None:
         """Every synthetic test of every target, each a leg that bears its name."""
         for test, target in order_of_tests(self._recipe, repeat):
-            time.sleep(_PARKING_S)
+            time.sleep(_SETTLING_S)
             with self._journal.leg(
                 test.name,
                 kind="decode",
@@ -233,7 +237,10 @@ class _Decoding:
                 attrs={"target": target, "test": test.name, **_sizes(test)},
             ) as leg:
                 for run in synthetic_passes(
-                    self._models[target], **_sizes(test), seed=self._recipe.seed
+                    self._models[target],
+                    **_sizes(test),
+                    prefill_tokens=self._recipe.prefill_tokens,
+                    seed=self._recipe.seed,
                 ):
                     fed = run.context_tokens >= test.depth_tokens + test.prompt_tokens
                     phase: Phase = "decode" if fed else "prefill"
@@ -241,7 +248,7 @@ class _Decoding:
 
     def _decode_leg(self, variant: Variant, name: str, repeat: int) -> AbstractContextManager[Leg]:
         """A leg in which ``variant`` answers prompts; repeat 0 is the warm-up."""
-        time.sleep(_PARKING_S)
+        time.sleep(_SETTLING_S)
         drafter = self._recipe.drafters.get(variant.drafter or "")
         return self._journal.leg(
             name,
@@ -273,6 +280,7 @@ class _Decoding:
             draft_length=self._draft_length(variant),
             end_tokens=self._end_tokens[variant.target],
             sampler=self._sampler(variant.target, variant.target, chance),
+            prefill_tokens=self._recipe.prefill_tokens,
         )
         names = {"target": self._names[variant.target]}
         if variant.drafter in self._names:
@@ -302,6 +310,7 @@ class _Decoding:
             self._models[variant.drafter],
             self._sampler(variant.drafter, variant.target, chance),
             least_confidence=drafter.least_confidence,
+            prefill_tokens=self._recipe.prefill_tokens,
         )
 
     def _draft_length(self, variant: Variant) -> AdaptiveLength | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edgeprof.runner.prefill import take_in
 from edgeprof.runner.token_model import TokenModel
 
 if TYPE_CHECKING:
@@ -31,13 +32,14 @@ def logit_gap(
 ) -> float | None:
     """By how much the reference token leads over the other one after the common text.
 
-    Replays that text in one pass; the cache is left empty. None where an answer had ended.
+    Replays that text; the cache is left empty. None where an answer had ended.
     """
     if divergence.reference_token is None or divergence.token is None:
         return None
     model.rewind(0)
     text = [*prompt, *reference[: divergence.position]]
-    logits = model.extend(text, rows=1)[0]
+    *_, last = take_in(model, text)
+    logits = last.logits[0]
     ids = _column_ids(model, len(logits))
     first, second = (
         float(logits[(ids == token).argmax()])

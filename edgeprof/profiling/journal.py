@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from edgeprof.profiling.messages import Message
 from edgeprof.profiling.tokenizer import TextStream
 from edgeprof.runner.decode import Finished, FirstToken, PassDone, RoundDone, Step
-from edgeprof.runner.drafters import ModelRun
+from edgeprof.runner.token_model import ModelRun
 from edgeprof.session.records import (
     Event,
     Leg,

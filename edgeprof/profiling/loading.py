@@ -27,11 +27,21 @@ _LARGEST_DISTANCE = 0.5  # far above any rounding, far below unrelated logits
 
 
 def open_model(
-    prepared: PreparedModel, *, capacity: int, clock: Callable[[], int]
+    prepared: PreparedModel,
+    *,
+    capacity: int,
+    longest_pass: int | None = None,
+    clock: Callable[[], int],
 ) -> tuple[OrtModel, ModelRecord]:
     """The model, loaded on its provider with a cache for ``capacity`` tokens, and its record."""
     folder = read_decoder_folder(Path(prepared.folder))
-    model = OrtModel.open(folder, session_setup(prepared, folder), capacity=capacity, clock=clock)
+    model = OrtModel.open(
+        folder,
+        session_setup(prepared, folder),
+        capacity=capacity,
+        longest_pass=longest_pass,
+        clock=clock,
+    )
     if prepared.provider != "cpu":
         require_parity(model, folder)
     manifest = folder.manifest
@@ -48,6 +58,7 @@ def open_model(
         layers=folder.layers,
         load_s=model.load_s,
         kernel=manifest.kernel if manifest else None,
+        requantised=manifest.requantised if manifest else None,
         **_sizes(folder, model),
     )
     return model, record

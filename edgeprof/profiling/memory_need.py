@@ -42,7 +42,8 @@ def model_need(
 ) -> MemoryNeed:
     """Of one model with a cache of ``slots`` tokens, without the runtime.
 
-    A graph that cannot be told which rows are wanted gives logits for the whole prompt.
+    A graph that cannot be told which rows are wanted gives logits for all of the ``prompt_tokens``
+    of a pass.
     """
     rows = 1 if layout.chooses_rows else prompt_tokens
     row_bytes = (layout.columns or vocab_size) * ELEMENTS[layout.logits_storage].size

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from edgeprof.recipe import ModelDrafter, Recipe, SyntheticTest, Variant, model_uses
+from edgeprof.runner.agreement import LONGEST_PROBE
 
 
 def variant_order(variants: Sequence[Variant], turn: int) -> list[Variant]:
@@ -36,6 +37,14 @@ def _warm_up_legs(recipe: Recipe) -> int:
 def model_drafters(recipe: Recipe) -> list[str]:
     """The drafters of the recipe that are models."""
     return [key for key, drafter in recipe.drafters.items() if isinstance(drafter, ModelDrafter)]
+
+
+def longest_pass(recipe: Recipe) -> int:
+    """No pass of the run takes more tokens than this."""
+    drafted = [variant.draft_tokens or 0 for variant in recipe.variants]
+    return max(
+        recipe.prefill_tokens, LONGEST_PROBE, 1 + max(drafted), *(recipe.verify_tokens or [1])
+    )
 
 
 def leg_count(recipe: Recipe) -> int:

@@ -9,7 +9,16 @@ from msgspec.structs import replace
 
 from edgeprof.errors import UsageFault
 from edgeprof.naming import unknown_name
-from edgeprof.recipe import Prompt, Recipe, Sampling, SyntheticTest, Variant, override
+from edgeprof.recipe import (
+    ModelDrafter,
+    NgramDrafter,
+    Prompt,
+    Recipe,
+    Sampling,
+    SyntheticTest,
+    Variant,
+    override,
+)
 
 
 def select(
@@ -17,25 +26,31 @@ def select(
     *,
     variants: Sequence[str] = (),
     draft_tokens: int | None = None,
+    adaptive: bool = False,
+    draft_context: int | None = None,
+    draft_confidence: float | None = None,
     prompts: Sequence[Prompt] = (),
     tests: Sequence[SyntheticTest] = (),
     chat: bool = False,
     new_tokens: int | None = None,
     repeats: int | None = None,
     threads: int | None = None,
+    prefill_tokens: int | None = None,
     seed: int | None = None,
     **sampling: float | None,
 ) -> Recipe:
     """The recipe with these changes, and with only the models that its variants need.
 
     ``variants`` are named as in reports, with or without their ``k=``. ``draft_tokens`` sets the
-    draft length of all, 0 leaves those with a drafter out. ``prompts`` and ``tests`` take the place
-    of the recipe's own, of both; tests alone measure the targets and nothing else. ``threads`` are
-    those of the targets; ``sampling`` takes keys of the recipe's table of that name.
+    draft length of all, 0 leaves those with a drafter out; ``adaptive`` makes it the longest.
+    ``draft_context`` and ``draft_confidence`` limit all drafters. ``prompts`` and ``tests`` take
+    the place of the recipe's own, of both; tests alone measure the targets and nothing else.
+    ``threads`` are those of the targets; ``sampling`` takes keys of the recipe's table of that
+    name.
     """
     if chat:
         recipe = replace(recipe, chat=True, template="{prompt}")
-    chosen = _with_draft_tokens(_named(recipe.variants, variants), draft_tokens)
+    chosen = _with_draft_tokens(_named(recipe.variants, variants), draft_tokens, adaptive)
     if not chosen:
         raise UsageFault("draft length 0 leaves plain decoding only, and no plain variant is left")
     if prompts or tests:
@@ -49,9 +64,14 @@ def select(
         recipe,
         variants=chosen,
         targets=targets,
-        drafters={key: d for key, d in recipe.drafters.items() if _uses(chosen, key)},
+        drafters={
+            key: _limited(drafter, draft_context, draft_confidence)
+            for key, drafter in recipe.drafters.items()
+            if _uses(chosen, key)
+        },
         new_tokens=new_tokens,
         repeats=repeats,
+        prefill_tokens=prefill_tokens,
         sampling=_with(recipe.sampling, sampling),
         seed=seed,
     )
@@ -86,6 +106,13 @@ def _answering(recipe: Recipe, prompts: Sequence[Prompt], tests: Sequence[Synthe
     return recipe if prompts else replace(recipe, verify_tokens=[], measure_ceiling=False)
 
 
+def _limited(
+    drafter: ModelDrafter | NgramDrafter, context_tokens: int | None, confidence: float | None
+) -> ModelDrafter | NgramDrafter:
+    given = {"context_tokens": context_tokens, "least_confidence": confidence}
+    return replace(drafter, **{name: value for name, value in given.items() if value is not None})
+
+
 def _with(sampling: Sampling, changes: Mapping[str, float | None]) -> dict[str, Any]:
     """The table of the recipe with what was given; ``override`` checks it."""
     given = {key: value for key, value in changes.items() if value is not None}
@@ -107,17 +134,20 @@ def _stem(variant: Variant) -> str:
     return variant.target if variant.drafter is None else f"{variant.target}+{variant.drafter}"
 
 
-def _with_draft_tokens(variants: Sequence[Variant], draft_tokens: int | None) -> list[Variant]:
+def _with_draft_tokens(
+    variants: Sequence[Variant], draft_tokens: int | None, adaptive: bool
+) -> list[Variant]:
     """Variants that become alike are run once."""
-    if draft_tokens is None:
-        return list(variants)
+
+    def changed(variant: Variant) -> Variant:
+        if variant.drafter is None:
+            return variant
+        length = variant.draft_tokens if draft_tokens is None else draft_tokens
+        return replace(variant, draft_tokens=length, adaptive=adaptive or variant.adaptive)
+
     plain_only = draft_tokens == 0
-    changed = {
-        variant if variant.drafter is None else replace(variant, draft_tokens=draft_tokens): None
-        for variant in variants
-        if variant.drafter is None or not plain_only
-    }
-    return list(changed)
+    kept = (variant for variant in variants if variant.drafter is None or not plain_only)
+    return list(dict.fromkeys(map(changed, kept)))
 
 
 def _uses(variants: Sequence[Variant], key: str) -> bool:

@@ -3,14 +3,15 @@
 Text from models is hostile: it is escaped, and what would steer the reader's eye is named instead.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import pairwise
 from typing import NamedTuple
 
 from edgeprof.report.printable import as_html
-from edgeprof.session.records import Leg, Origin, Request, Session, Token
+from edgeprof.session.columns import Tokens
+from edgeprof.session.records import Leg, Origin, Request, Session
 
 ORIGINS: dict[Origin, str] = {
     "accepted": "drafted, and accepted",
@@ -27,7 +28,7 @@ class Answer(NamedTuple):
 
     leg: Leg
     request: Request
-    tokens: list[Token]
+    tokens: Tokens
 
 
 def answers_html(session: Session) -> str:
@@ -59,14 +60,12 @@ def pieces(answer: Answer) -> list[str] | None:
 def _answers(session: Session) -> list[Answer]:
     """All measured ones that gave a token, in the order of their legs."""
     legs = {leg.id: leg for leg in session.legs if not leg.warmup}
-    tokens: dict[int, list[Token]] = defaultdict(list)
-    for token in session.tokens:
-        tokens[token.request_id].append(token)
-    return [
-        Answer(legs[one.leg_id], one, sorted(tokens[one.id], key=lambda token: token.position))
+    answers = (
+        Answer(legs[one.leg_id], one, session.tokens.of_request(one.id))
         for one in session.requests
-        if one.leg_id in legs and one.id in tokens
-    ]
+        if one.leg_id in legs
+    )
+    return [answer for answer in answers if answer.tokens]
 
 
 def _first_of_each(answers: Sequence[Answer]) -> Iterator[Answer]:

@@ -216,7 +216,7 @@ def _not_decoded(summary: Summary) -> Iterator[str]:
         yield "GPU load: no GPU was read in this session"
     if not _has(summary, "dram_bandwidth_bytes_per_s"):
         yield "memory traffic: no counter was read; bandwidth is modelled"
-    if not summary.contention:
+    if not summary.contention.targets:
         yield "contention for the memory bus: not part of this recipe"
     if not summary.verify_cost:
         yield "v(n), the cost of verification: no held passes in this session"

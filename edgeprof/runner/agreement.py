@@ -14,6 +14,7 @@ _CONTEXT_TOKENS = 32
 _PROBED_TOKENS = 8
 _SIZES = (1, 2, 3, 4, 8)
 _PARITY_TOKENS = 24
+LONGEST_PROBE = _CONTEXT_TOKENS  # tokens of a pass
 LEAST_CAPACITY = 1 + _PROBED_TOKENS  # of a model that is to be asked
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeprof.runner.drafters import ModelRun
 from edgeprof.runner.providers import SessionSetup, load_onnxruntime, open_session
+from edgeprof.runner.token_model import ModelRun
 
 _INNER = 4096
 _ROWS = (1, 4, 16, 64)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from edgeprof.errors import UsageFault
 from edgeprof.runner.acceptance import Verdict, accept_greedy, accept_sampled
 from edgeprof.runner.draft_length import AdaptiveLength, RoundCost
-from edgeprof.runner.drafters import Drafter, ModelRun, Proposal
+from edgeprof.runner.drafters import Drafter, Proposal
+from edgeprof.runner.prefill import PREFILL_TOKENS, take_in
 from edgeprof.runner.sampling import Sampler
-from edgeprof.runner.token_model import TokenModel, greedy_tokens
+from edgeprof.runner.token_model import ModelRun, TokenModel, greedy_tokens
 from edgeprof.session.records import Origin, Phase
 
 if TYPE_CHECKING:
@@ -69,10 +70,12 @@ def decode(
     draft_length: AdaptiveLength | None = None,
     end_tokens: frozenset[int] = frozenset(),
     sampler: Sampler | None = None,
+    prefill_tokens: int = PREFILL_TOKENS,
 ) -> Iterator[Step]:
     """Answer ``prompt`` with at most ``new_tokens`` tokens; yields steps as they happen.
 
     ``clock`` gives monotonic nanoseconds. A round's passes are yielded before the round itself.
+    The prompt goes in by passes of ``prefill_tokens``.
     Each round drafts ``draft_tokens``, or with ``draft_length`` as many of them as pay, which may
     be none. Without a ``sampler`` of the target decoding is greedy; with one a drafter that draws
     needs a sampler of the same rule.
@@ -91,9 +94,9 @@ def decode(
     tokens = list(prompt)
     stop_at = len(prompt) + new_tokens
     target.rewind(0)
-    logits = target.extend(tokens, rows=1)
-    token = rounds.verdict(Proposal(), logits).next_token
-    yield PassDone("target", "prefill", ModelRun(len(tokens), 0, *target.stamps_ns))
+    for taken in take_in(target, tokens, prefill_tokens):
+        yield PassDone("target", "prefill", taken.run)
+    token = rounds.verdict(Proposal(), taken.logits).next_token
     if drafter is not None:
         for run in drafter.start(tokens):
             yield PassDone("draft", "prefill", run)

@@ -5,20 +5,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from edgeprof.runner.prefill import PREFILL_TOKENS, take_in
 from edgeprof.runner.sampling import Distribution, Sampler, point_mass
-from edgeprof.runner.token_model import TokenModel, greedy_tokens
+from edgeprof.runner.token_model import ModelRun, TokenModel, greedy_tokens
 
 if TYPE_CHECKING:
     from edgeprof.runner.token_model import Logits
-
-
-class ModelRun(NamedTuple):
-    """One run of a model, as its provider stamped it."""
-
-    tokens: int
-    context_tokens: int
-    t0_ns: int
-    t1_ns: int
 
 
 class Proposal(NamedTuple):
@@ -77,19 +69,26 @@ class ModelDrafter:
     """
 
     def __init__(
-        self, model: TokenModel, sampler: Sampler | None = None, *, least_confidence: float = 0.0
+        self,
+        model: TokenModel,
+        sampler: Sampler | None = None,
+        *,
+        least_confidence: float = 0.0,
+        prefill_tokens: int = PREFILL_TOKENS,
     ) -> None:
         self._model = model
         self._sampler = sampler
         self._least_confidence = least_confidence
+        self._prefill_tokens = prefill_tokens
         self._cached: list[int] = []
         self._agreed = 0  # so many cached tokens are known to be part of the text
 
     def start(self, prompt: Sequence[int]) -> list[ModelRun]:
         self._model.rewind(0)
-        self._cached = []
+        # A text that fills its cache leaves no room to draft in, so that it is not even read.
+        self._cached = list(prompt) if len(prompt) < self._model.capacity else []
         self._agreed = 0
-        return [self._feed(list(prompt[: self._model.capacity]))[1]]
+        return [taken.run for taken in take_in(self._model, self._cached, self._prefill_tokens)]
 
     def propose(self, tokens: Sequence[int], limit: int, goes_on: GoesOn | None = None) -> Proposal:
         self._cut_back(tokens)

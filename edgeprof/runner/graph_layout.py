@@ -6,7 +6,7 @@ Knows nothing of onnxruntime, weights or memory.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -14,6 +14,8 @@ from msgspec import Struct
 from edgeprof.errors import FileFault
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.models.readers.onnx_graph import OnnxGraph, OnnxValue
+from edgeprof.naming import listed
+from edgeprof.runner.cache_pairs import CACHE_RANK, pair_caches
 
 Role = Literal[
     "tokens", "positions", "mask", "branch", "past", "last", "total", "rows", "first_row"
@@ -40,13 +42,12 @@ _INTEGERS = ("i64", "i32")
 _TYPES: Mapping[Role, Sequence[str]] = {"mask": (*_INTEGERS, "bool", "f32"), "branch": ("bool",)}
 _RANKS: Mapping[Role, Sequence[int]] = {"tokens": (2,), "positions": (2,), "mask": (2,)}
 _COUNT_RANKS = (0, 1, 2)
-_CACHE_RANK = 4
 _LARGEST_SIZE = 1 << 20  # of heads and head sizes
 _MOST_COLUMNS = 1 << 24
 _STATES = ("conv", "ssm", "recurrent", "rwkv", "state")
-# Operators that write what is new into the very buffer that holds what is past: their inputs and
-# outputs for keys and values.
-_SHARING = {("com.microsoft", "GroupQueryAttention"): ((3, 1), (4, 2))}
+# The attention that is told, by inputs of its own, the last position and how many there are.
+_COUNTED = ("com.microsoft", "GroupQueryAttention")
+_COUNTS: Sequence[tuple[int, Role]] = ((5, "last"), (6, "total"))
 
 
 class Element(NamedTuple):
@@ -141,13 +142,14 @@ def read_layout(graph: OnnxGraph, folder: DecoderFolder) -> Layout:
         )
         if name is not None
     }
+    roles |= _counts(graph)
     found = {value.name: roles[value.name] for value in graph.inputs if value.name in roles}
     if "tokens" not in found.values():
         found[_token_input(graph, found)] = "tokens"
     pasts = _pasts(graph, found)
     taken = [value for value in graph.inputs if value.name in found]
     taken += [value for value in graph.defaulted if roles.get(value.name) in ROW_CHOICES]
-    pairs, shared = _pairs(graph, pasts, folder)
+    pairs, shared = pair_caches(graph, pasts, folder)
     logits = _logits(graph, folder, {present.name for _, present in pairs})
     return Layout(
         inputs=tuple(
@@ -173,17 +175,20 @@ def pass_shapes(layout: Layout, past: int, count: int, total: int) -> dict[str, 
     return shapes | {tensor.past: tensor.dims(past) for tensor in layout.caches}
 
 
-def shape_range(layout: Layout, slots: int) -> tuple[str, str, str]:
+def shape_range(
+    layout: Layout, slots: int, longest_pass: int | None = None
+) -> tuple[str, str, str]:
     """The shapes of the least, the usual and the largest pass, as TensorRT is told of them: it
-    builds for what lies between."""
-    half = max(1, slots // 2)
+    builds for what lies between. A pass takes ``longest_pass`` tokens at most (None: any number
+    that the cache holds)."""
+    half, longest = max(1, slots // 2), min(longest_pass or slots, slots)
     least, usual, largest = (
         ",".join(
             f"{name}:{'x'.join(map(str, dims))}"
             for name, dims in pass_shapes(layout, past, count, total).items()
             if dims
         )
-        for past, count, total in ((0, 1, 1), (half, 1, half + 1), (slots, slots, slots))
+        for past, count, total in ((0, 1, 1), (half, 1, half + 1), (slots, longest, slots))
     )
     return least, usual, largest
 
@@ -191,6 +196,18 @@ def shape_range(layout: Layout, slots: int) -> tuple[str, str, str]:
 def foreign_operators(graph: OnnxGraph) -> dict[str, int]:
     """Operators that are not of the ONNX standard, with how often each is there."""
     return dict(Counter(f"{node.domain}.{node.kind}" for node in graph.nodes if node.domain))
+
+
+def _counts(graph: OnnxGraph) -> dict[str, Role]:
+    """What attention takes as counts is just that, whatever it is called."""
+    given = {value.name for value in graph.inputs}
+    return {
+        node.inputs[place]: role
+        for node in graph.nodes
+        if (node.domain, node.kind) == _COUNTED
+        for place, role in _COUNTS
+        if place < len(node.inputs) and node.inputs[place] in given
+    }
 
 
 def _token_input(graph: OnnxGraph, found: Mapping[str, Role]) -> str:
@@ -203,7 +220,7 @@ def _token_input(graph: OnnxGraph, found: Mapping[str, Role]) -> str:
     if len(candidates) != 1:
         raise FileFault(
             f"{graph.path}: no input 'input_ids' and {len(candidates)} others that could hold "
-            f"tokens ({_listed(candidates) or 'none'}); export it as a decoder of token ids"
+            f"tokens ({listed(candidates) or 'none'}); export it as a decoder of token ids"
         )
     return candidates[0]
 
@@ -216,6 +233,16 @@ def _small_input(graph: OnnxGraph, value: OnnxValue, role: Role) -> SmallInput:
             f"{graph.path}: input {value.name!r} is {value.storage} of {rank} dimensions; "
             f"edgeprof serves {' or '.join(types)} of {' or '.join(map(str, ranks))}"
         )
+    if value.shape[:1] not in ((), (1,), (None,)):
+        raise FileFault(
+            f"{graph.path}: input {value.name!r} of shape {_shown(value)} is for "
+            f"{value.shape[0]} sequences at once; edgeprof runs one"
+        )
+    if role in _RANKS and value.shape[1] is not None:
+        raise FileFault(
+            f"{graph.path}: input {value.name!r} of shape {_shown(value)} fixes how many tokens a "
+            "pass takes; export it with a dynamic length"
+        )
     return SmallInput(name=value.name, role=role, storage=value.storage, rank=rank)
 
 
@@ -223,7 +250,7 @@ def _pasts(graph: OnnxGraph, found: Mapping[str, Role]) -> list[OnnxValue]:
     """The inputs that hold the cache: all that the pass is not told by a small input."""
     others = [value for value in graph.inputs if value.name not in found]
     for value in others:
-        if len(value.shape) == _CACHE_RANK + 1:
+        if len(value.shape) == CACHE_RANK + 1:
             raise FileFault(
                 f"{graph.path}: input {value.name!r} holds keys and values in one tensor; "
                 "edgeprof needs them apart: export the model with one input for each"
@@ -233,72 +260,19 @@ def _pasts(graph: OnnxGraph, found: Mapping[str, Role]) -> list[OnnxValue]:
                 f"{graph.path}: input {value.name!r} is a running state, which cannot be rolled "
                 "back by length; edgeprof runs models that attend to a cache"
             )
-    unknown = [value for value in others if len(value.shape) != _CACHE_RANK]
+    unknown = [value for value in others if len(value.shape) != CACHE_RANK]
     if unknown:
         raise FileFault(
-            f"{graph.path}: needs {_listed([value.name for value in unknown])}, which edgeprof has "
+            f"{graph.path}: needs {listed([value.name for value in unknown])}, which edgeprof has "
             "no value for; where the exporter left them behind (names like onnx::Neg_50), export "
             "the model again"
         )
     if not others:
         raise FileFault(
-            f"{graph.path}: no cache among its inputs ({_listed(list(found))}); export it as a "
+            f"{graph.path}: no cache among its inputs ({listed(list(found))}); export it as a "
             "decoder with past"
         )
     return others
-
-
-def _pairs(
-    graph: OnnxGraph, pasts: Sequence[OnnxValue], folder: DecoderFolder
-) -> tuple[list[tuple[OnnxValue, OnnxValue]], bool]:
-    """Every past with the output that carries it on, and whether the two may be one buffer."""
-    outputs = {value.name: value for value in graph.outputs}
-    by_operator = _shared_pairs(graph)
-    if all(by_operator.get(past.name) in outputs for past in pasts):
-        return [(past, outputs[by_operator[past.name]]) for past in pasts], True
-    by_name = {
-        past.name: name
-        for past in pasts
-        for name in _present_names(past.name, folder)
-        if name in outputs
-    }
-    if len(by_name) == len(pasts) == len(set(by_name.values())):
-        return [(past, outputs[by_name[past.name]]) for past in pasts], False
-    presents = [value for value in graph.outputs if len(value.shape) == _CACHE_RANK]
-    if by_name or len(presents) != len(pasts):
-        lost = [past.name for past in pasts if past.name not in by_name]
-        raise FileFault(
-            f"{graph.path}: no outputs that carry on {_listed(lost or list(by_name))}: "
-            f"{len(pasts)} cache inputs, {len(presents)} outputs of {_CACHE_RANK} dimensions; "
-            "export it as a decoder with past"
-        )
-    return list(zip(pasts, presents, strict=True)), False
-
-
-def _shared_pairs(graph: OnnxGraph) -> dict[str, str]:
-    """Past and present by name, where an operator takes and gives them itself."""
-    pairs = {}
-    for node in graph.nodes:
-        for taken, given in _SHARING.get((node.domain, node.kind), ()):
-            if taken < len(node.inputs) and given < len(node.outputs):
-                pairs[node.inputs[taken]] = node.outputs[given]
-    return pairs
-
-
-def _present_names(past: str, folder: DecoderFolder) -> Iterator[str]:
-    """What the output may be called that carries on the input ``past``, most likely last."""
-    for old in ("past_key_values", "past"):
-        if old in past:
-            yield past.replace(old, "present_key_values", 1)
-            yield past.replace(old, "present", 1)
-    for pasts, presents in (
-        (folder.inputs.past_key_names, folder.outputs.present_key_names),
-        (folder.inputs.past_value_names, folder.outputs.present_value_names),
-    ):
-        before, _, after = pasts.partition("%d")
-        layer = past[len(before) : len(past) - len(after)]
-        if past == f"{before}{layer}{after}" and layer.isdecimal():
-            yield presents.replace("%d", layer)
 
 
 def _cache_tensor(
@@ -312,7 +286,7 @@ def _cache_tensor(
         )
     if past.shape[0] not in (None, 1):
         raise FileFault(f"{where} is for {past.shape[0]} sequences at once; edgeprof runs one")
-    open_axes = [axis for axis in range(1, _CACHE_RANK) if past.shape[axis] is None]
+    open_axes = [axis for axis in range(1, CACHE_RANK) if past.shape[axis] is None]
     if not open_axes:
         raise FileFault(f"{where} fixes the number of tokens; export it with a dynamic length")
     if len(open_axes) > 1:
@@ -323,10 +297,12 @@ def _cache_tensor(
         raise FileFault(f"{where} has a size that no cache has")
     if shared and axis != 2:
         raise FileFault(f"{where} does not grow along its third dimension")
-    if len(present.shape) != _CACHE_RANK or any(
-        size not in (None, shape[index])
-        for index, size in enumerate(present.shape)
-        if index != axis
+    sizes = [size for index, size in enumerate(present.shape) if index != axis]
+    expected = [size for index, size in enumerate(shape) if index != axis]
+    # A graph need not say the shape of what comes out.
+    if present.shape and (
+        len(present.shape) != CACHE_RANK
+        or any(size not in (None, known) for size, known in zip(sizes, expected, strict=True))
     ):
         raise FileFault(f"{where} comes out as {present.name!r} of shape {_shown(present)}")
     return CacheTensor(
@@ -345,16 +321,18 @@ def _logits(graph: OnnxGraph, folder: DecoderFolder, presents: set[str]) -> Onnx
     if len(named) != 1:
         raise FileFault(
             f"{graph.path}: no output {folder.outputs.logits!r} of three dimensions and of type "
-            f"{', '.join(FLOATS)}; outputs that could be it: {_listed([v.name for v in others])}"
+            f"{', '.join(FLOATS)}; outputs that could be it: {listed([v.name for v in others])}"
+        )
+    if named[0].shape[1] is not None:
+        raise FileFault(
+            f"{graph.path}: output {named[0].name!r} of shape {_shown(named[0])} fixes for how "
+            "many tokens of a pass there are logits; verification needs those of every token: "
+            "export the model without cutting its head to the last one"
         )
     columns = named[0].shape[-1]
     if columns is not None and not 0 < columns <= _MOST_COLUMNS:
         raise FileFault(f"{graph.path}: output {named[0].name!r} has {columns} columns")
     return named[0]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:8])) + (" ..." if len(names) > 8 else "")
 
 
 def _shown(value: OnnxValue) -> str:

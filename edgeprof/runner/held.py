@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator, Sequence
 
 from edgeprof.errors import UsageFault
-from edgeprof.runner.drafters import ModelRun
-from edgeprof.runner.token_model import TokenModel
+from edgeprof.runner.prefill import take_in
+from edgeprof.runner.token_model import ModelRun, TokenModel
 
 _WARMUP_ROUNDS = 2
 
@@ -33,7 +33,8 @@ def held_passes(
     context = [chooser.randrange(model.vocab_size) for _ in range(context_tokens)]
     tokens = [chooser.randrange(model.vocab_size) for _ in range(max(sizes))]
     model.rewind(0)
-    model.extend(context, rows=1)
+    for _ in take_in(model, context):
+        pass
     order = list(sizes)
     for round_index in range(_WARMUP_ROUNDS + repeats):
         chooser.shuffle(order)

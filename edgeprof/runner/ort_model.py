@@ -93,20 +93,23 @@ class OrtModel:
         *,
         threads: int | None = None,
         capacity: int,
+        longest_pass: int | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> "OrtModel":
         """Load the graph and allocate a cache for ``capacity`` tokens (at most the context).
 
-        ``threads`` alone are those of a session on the CPU. Raises EnvironmentFault where the
-        provider is missing or leaves nodes that it may not leave, FileFault where the graph cannot
-        be loaded or has a layout that is not served.
+        ``threads`` alone are those of a session on the CPU. ``longest_pass`` is what a provider may
+        count on that builds for shapes; a longer pass costs it another build.
+
+        Raises EnvironmentFault where the provider is missing or leaves nodes that it may not leave,
+        FileFault where the graph cannot be loaded or has a layout that is not served.
         """
         setup = setup or SessionSetup("cpu", threads or 1)
         layout = read_layout(read_onnx_graph(folder.onnx_path), folder)
         slots = usable_capacity(folder, capacity)
         _check_capture(folder, layout, setup)
         if setup.provider == "tensorrt" and setup.shapes is None:
-            setup = setup._replace(shapes=shape_range(layout, slots))
+            setup = setup._replace(shapes=shape_range(layout, slots, longest_pass))
         t0 = time.perf_counter()
         session = open_session(folder.onnx_path, setup, entries=RECORD_ENTRY)
         model = cls(folder, layout, session, setup, capacity=capacity, clock=clock)

@@ -43,6 +43,9 @@ _BEHIND: Mapping[str, Sequence[str]] = {"cpu": (), "cuda": ("cpu",), "tensorrt":
 _NO_CPU = {"session.disable_cpu_ep_fallback": "1"}
 # An arena that doubles takes twice what is asked for on a board whose memory is shared.
 _ARENAS = {"same-as-requested": "kSameAsRequested", "next-power-of-two": "kNextPowerOfTwo"}
+# The threads of a session spin between operators but not between runs: when the draft runs, those
+# of the target leave it the cores, and the other way round.
+POOL_ENTRIES = {"session.force_spinning_stop": "1"}
 
 
 class SessionSetup(NamedTuple):
@@ -97,7 +100,7 @@ def open_session(
     options.log_severity_level = 3
     if alone and setup.provider != "cpu":
         entries = {**entries, **_NO_CPU}
-    for key, value in entries.items():
+    for key, value in {**POOL_ENTRIES, **entries}.items():
         options.add_session_config_entry(key, value)
     if profile_prefix is not None:
         options.enable_profiling = True

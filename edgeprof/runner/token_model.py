@@ -1,7 +1,7 @@
 """What decoding needs of a model: token ids in, logits out, and a cache that can be cut back."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -9,6 +9,15 @@ if TYPE_CHECKING:
 
     Logits = NDArray[np.float32]
     TokenIds = NDArray[np.int64]
+
+
+class ModelRun(NamedTuple):
+    """One run of a model, as its provider stamped it."""
+
+    tokens: int
+    context_tokens: int
+    t0_ns: int
+    t1_ns: int
 
 
 class TokenModel(Protocol):

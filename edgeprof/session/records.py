@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
+from edgeprof.models.quantisation import Requantised
+
 if TYPE_CHECKING:
-    from edgeprof.session.samples import Samples
+    from edgeprof.session.columns import Samples, Tokens
 
 SCHEMA_VERSION = 1
 
 Phase = Literal["prefill", "decode", "draft", "verify", "ceiling"]
 Origin = Literal["plain", "accepted", "corrected", "bonus"]
-LegKind = Literal["decode", "held", "ceiling", "check", "command", "mark"]
+LegKind = Literal[
+    "decode", "held", "ceiling", "check", "contend", "idle", "sustained", "command", "mark"
+]
 LegStatus = Literal["running", "complete", "interrupted", "died", "failed"]
 Quality = Literal["ok", "suspect", "simulated", "replayed"]
 WindowKind = Literal["boxcar", "exponential", "instantaneous", "unknown"]
@@ -97,7 +101,7 @@ class Round(Struct, frozen=True, kw_only=True, tag=True):
             )
 
 
-class Pass(Struct, frozen=True, kw_only=True, tag=True):
+class Pass(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """One run of a model; the stamps stand right around the provider's run.
 
     ``tokens`` went in, ``context_tokens`` were cached before.
@@ -117,7 +121,7 @@ class Pass(Struct, frozen=True, kw_only=True, tag=True):
     t1_ns: int
 
 
-class Token(Struct, frozen=True, kw_only=True, tag=True):
+class Token(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """One emitted token. ``position`` counts from 0 within the answer of its request."""
 
     id: int
@@ -193,7 +197,8 @@ class ModelRecord(Struct, frozen=True, kw_only=True):
     """A model as it was used in the session: identity, size, provider, threads.
 
     ``streamed_weight_bytes`` is what one pass reads of the weights as stored in the file that ran;
-    None where the file's layout is not known.
+    None where the file's layout is not known. ``requantised`` is what of the model's own weights
+    was rounded when it was converted.
     """
 
     role: Literal["target", "draft"]
@@ -213,6 +218,7 @@ class ModelRecord(Struct, frozen=True, kw_only=True):
     flop_per_token: int | None = None
     load_s: float | None = None
     kernel: str | None = None
+    requantised: Requantised | None = None
     agreement: PassAgreement | None = None
 
 
@@ -239,14 +245,15 @@ Record = Leg | Request | Round | Pass | Token | Signal | Sample | Event
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """Everything that was measured, in the order of the ids; samples signal by signal."""
+    """Everything that was measured, in the order of the ids; samples come signal by signal, tokens
+    request by request."""
 
     info: SessionInfo
     legs: list[Leg]
     requests: list[Request]
     rounds: list[Round]
     passes: list[Pass]
-    tokens: list[Token]
+    tokens: "Tokens"
     signals: list[Signal]
     samples: "Samples"
     events: list[Event]

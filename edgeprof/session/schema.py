@@ -22,6 +22,7 @@ from edgeprof.session.records import (
     Token,
 )
 
+NO_INTEGER = -(2**63)  # what stands for an unknown whole number where there is no None
 APPLICATION_ID = 0x45647072  # "Edpr", in the header of every session file
 
 
@@ -43,6 +44,7 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
     insert_sql: str  # writes a row; a later one with the same id takes its place
     json_indices: tuple[int, ...]  # of the columns that hold JSON
+    clothed: tuple[Column, ...]  # those that SQLite holds as something else: JSON, truth
 
     @property
     def create_sql(self) -> str:
@@ -60,19 +62,21 @@ class Table(NamedTuple):
         return tuple(row)
 
     def from_row(self, row: dict[str, Any]) -> Struct:
-        """The record in ``row``. Raises msgspec.MsgspecError for a value of the wrong type."""
-        values = dict(row)
-        for column in self.columns:
-            if column.name not in values:
+        """The record in ``row``, which is changed on the way.
+
+        Raises msgspec.MsgspecError for a value of the wrong type.
+        """
+        for column in self.clothed:
+            if column.name not in row:
                 continue
-            value = values[column.name]
+            value = row[column.name]
             if column.is_json and value is not None:
                 if not isinstance(value, str):
                     raise msgspec.ValidationError(f"Expected JSON text - at `$.{column.name}`")
-                values[column.name] = msgspec.json.decode(value)
+                row[column.name] = msgspec.json.decode(value)
             elif column.is_bool and value in (0, 1):
-                values[column.name] = bool(value)
-        record: Struct = msgspec.convert(values, self.kind, str_keys=True)
+                row[column.name] = bool(value)
+        record: Struct = msgspec.convert(row, self.kind, str_keys=True)
         return record
 
 
@@ -84,6 +88,27 @@ def _types_of(annotation: Any) -> set[Any]:
     if origin is Literal:
         return {str}
     return set() if annotation is type(None) else {origin or annotation}
+
+
+def as_number(name: str, annotation: Any) -> str:
+    """SQL for a field as a number: a word by its place among those that it may be (NULL where it is
+    none of them), an unknown whole number as ``NO_INTEGER``."""
+    if get_origin(annotation) is Literal:
+        places = (f"WHEN '{word}' THEN {place}" for place, word in enumerate(get_args(annotation)))
+        return f'CASE "{name}" {" ".join(places)} END'
+    if _types_of(annotation) == {int} and type(None) in get_args(annotation):
+        return f'ifnull("{name}", {NO_INTEGER})'
+    return f'"{name}"'
+
+
+def is_number(name: str, annotation: Any) -> str:
+    """SQL that says whether a field holds what it may hold."""
+    if get_origin(annotation) is Literal:
+        words = ", ".join(f"'{word}'" for word in get_args(annotation))
+        return f'ifnull("{name}" IN ({words}), 0)'
+    kinds = ["'integer'", *(["'real'"] if float in _types_of(annotation) else [])]
+    kinds += ["'null'"] if type(None) in get_args(annotation) else []
+    return f'typeof("{name}") IN ({", ".join(kinds)})'
 
 
 def _column(field: msgspec.structs.FieldInfo) -> Column:
@@ -105,6 +130,7 @@ def _table(name: str, kind: type[Struct]) -> Table:
         columns=columns,
         insert_sql=f'INSERT OR REPLACE INTO "{name}" VALUES ({marks})',
         json_indices=tuple(index for index, column in enumerate(columns) if column.is_json),
+        clothed=tuple(column for column in columns if column.is_json or column.is_bool),
     )
 
 

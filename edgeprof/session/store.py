@@ -10,30 +10,39 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
-from edgeprof.session.records import SCHEMA_VERSION, Record, Sample, Session, SessionInfo
-from edgeprof.session.schema import APPLICATION_ID, RECORDS, SESSION, Table
+from edgeprof.session.records import (
+    SCHEMA_VERSION,
+    Record,
+    Sample,
+    Session,
+    SessionInfo,
+    Token,
+)
+from edgeprof.session.schema import APPLICATION_ID, RECORDS, SESSION, Table, as_number, is_number
 
 if TYPE_CHECKING:
-    from edgeprof.session.samples import Samples
+    from edgeprof.session.columns import Columns
+
+C = TypeVar("C", bound="Columns[Any]")
 
 _LARGEST_FILE_BYTES = 2 << 30
 _MOST_ROWS = 20_000_000
+_SHORT_TEXT_BYTES = 32
 _LONGEST_CAUSE = 120  # SQLite quotes a damaged text in full
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION_ID_AT, _HEADER_BYTES = 68, 72
 _RECORDED_NOW = "{}: is being recorded right now; choose another -o"
-_WHOLE, _REAL = "('integer')", "('integer', 'real', 'null')"  # what numbers are to SQLite
 _TABLE_OF = {table.kind: table for table in RECORDS}
 
 
@@ -76,7 +85,7 @@ def is_session(path: Path) -> bool:
 
 def remove_session(path: Path) -> None:
     """Delete a session file and what SQLite keeps beside it."""
-    for name in (path, *(_beside(path, suffix) for suffix in _SIDE_FILES)):
+    for name in (path, *(beside(path, suffix) for suffix in _SIDE_FILES)):
         name.unlink(missing_ok=True)
 
 
@@ -87,7 +96,7 @@ class SessionWriter:
         check_output(path, force=force)
         self.path = path
         self.info = info
-        new = _beside(path, ".new")
+        new = beside(path, ".new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = _claim(new, path)
@@ -178,22 +187,25 @@ def read_session(path: Path) -> Session:
     Opens it for reading only and runs nothing that the file brings. Raises UsageFault where there
     is no such file, FileFault where it is not a session or was written by a newer edgeprof.
     """
+
+    from edgeprof.session.columns import Samples, Tokens  # numpy, which writing does without
+
     if not path.is_file():
         raise UsageFault(f"{path}: no such session file")
-    size = sum(part.stat().st_size for part in (path, _beside(path, "-wal")) if part.is_file())
+    size = sum(part.stat().st_size for part in (path, beside(path, "-wal")) if part.is_file())
     if size > _LARGEST_FILE_BYTES:
         raise FileFault(f"{path}: {size} bytes, more than the {_LARGEST_FILE_BYTES} of any session")
     try:
         with _opened(path) as connection:
-            _check_header(path, connection)
-            info = _read_info(path, connection)
-            samples = _read_samples(
-                path, connection
-            )  # first: it takes the most room while it reads
+            check_header(path, connection)
+            info = read_info_row(path, connection)
+            # First what takes the most room while it is read.
+            samples = _read_columns(path, connection, Samples)
+            tokens = _read_columns(path, connection, Tokens)
             rows = {
                 table.name: _read_table(path, connection, table)
                 for table in RECORDS
-                if table.kind is not Sample
+                if table.kind not in (Sample, Token)
             }
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise FileFault(f"{path}: not a readable session: {str(error)[:_LONGEST_CAUSE]}") from error
@@ -205,11 +217,23 @@ def read_session(path: Path) -> Session:
         requests=rows["request"],
         rounds=rows["round"],
         passes=rows["pass"],
-        tokens=rows["token"],
+        tokens=tokens,
         signals=rows["signal"],
         samples=samples,
         events=rows["event"],
     )
+
+
+def read_info(path: Path) -> SessionInfo:
+    """Only what a session says of itself; the rest may be damaged. Raises as ``read_session``."""
+    try:
+        with _opened(path) as connection:
+            check_header(path, connection)
+            return read_info_row(path, connection)
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        raise FileFault(f"{path}: not a readable session: {str(error)[:_LONGEST_CAUSE]}") from error
+    except OSError as error:
+        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
 
 
 @contextmanager
@@ -219,30 +243,48 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     SQLite cannot replay a log in a folder it may not write; then a copy is read instead.
     """
     try:
-        with closing(_connect(path)) as connection:
+        with closing(connect(path)) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master")
             yield connection
             return
     except sqlite3.OperationalError:
-        if not _beside(path, "-wal").is_file():
+        if not beside(path, "-wal").is_file():
             raise
     with tempfile.TemporaryDirectory(prefix="edgeprof-") as folder:
         copy = Path(folder) / "session.sqlite"
         shutil.copyfile(path, copy)
-        shutil.copyfile(_beside(path, "-wal"), _beside(copy, "-wal"))
-        with closing(_connect(copy)) as connection:
+        shutil.copyfile(beside(path, "-wal"), beside(copy, "-wal"))
+        with closing(connect(copy)) as connection:
             yield connection
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> sqlite3.Connection:
+    """For reading only; nothing that the file brings is run."""
     connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA query_only=ON")
     connection.row_factory = sqlite3.Row
+    connection.text_factory = _shared_text()
     return connection
 
 
-def _check_header(path: Path, connection: sqlite3.Connection) -> None:
+def _shared_text() -> Callable[[bytes], str]:
+    """Decodes text. Short ones come again in a hundred thousand rows: one object serves all."""
+    seen: dict[bytes, str] = {}
+
+    def decode(text: bytes) -> str:
+        if len(text) > _SHORT_TEXT_BYTES:
+            return text.decode()
+        found = seen.get(text)
+        if found is None:
+            found = seen[text] = text.decode()
+        return found
+
+    return decode
+
+
+def check_header(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises FileFault for another kind of file, or a session of a newer edgeprof."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise FileFault(f"{path}: a SQLite file, but not a session of edgeprof")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -253,7 +295,8 @@ def _check_header(path: Path, connection: sqlite3.Connection) -> None:
         )
 
 
-def _read_info(path: Path, connection: sqlite3.Connection) -> SessionInfo:
+def read_info_row(path: Path, connection: sqlite3.Connection) -> SessionInfo:
+    """The one row of table ``session``. Raises FileFault where it is not one."""
     rows = _read_table(path, connection, SESSION)
     if len(rows) != 1:
         raise FileFault(f"{path}: table session has {len(rows)} rows, expected one")
@@ -263,15 +306,17 @@ def _read_info(path: Path, connection: sqlite3.Connection) -> SessionInfo:
 
 def _read_table(path: Path, connection: sqlite3.Connection, table: Table) -> list[Any]:
     """All rows in the order they were written or, where they have one, of their id."""
-    names = _stored_columns(path, connection, table)
+    names = stored_columns(path, connection, table)
     records: list[Struct] = []
     selected = ", ".join(f'"{name}"' for name in names)
     order = "id" if "id" in names else "rowid"
-    for row in connection.execute(f'SELECT {selected} FROM "{table.name}" ORDER BY {order}'):
+    rows = connection.execute(f'SELECT {selected} FROM "{table.name}" ORDER BY {order}')
+    rows.row_factory = None
+    for row in rows:
         if len(records) >= _MOST_ROWS:
             raise FileFault(f"{path}: table {table.name} has more than {_MOST_ROWS} rows")
         try:
-            records.append(table.from_row(dict(row)))
+            records.append(table.from_row(dict(zip(names, row, strict=True))))
         except (msgspec.MsgspecError, RecursionError) as error:
             raise FileFault(
                 f"{path}: table {table.name}, row {len(records) + 1}: {error}"
@@ -279,49 +324,39 @@ def _read_table(path: Path, connection: sqlite3.Connection, table: Table) -> lis
     return records
 
 
-def _read_samples(path: Path, connection: sqlite3.Connection) -> "Samples":
-    """All of them, without a record for each; numbers in other clothes count as numbers."""
-    import numpy as np
-
-    from edgeprof.session.samples import QUALITIES, ROW, Samples
-
-    names = _stored_columns(path, connection, _TABLE_OF[Sample])
-    (count,) = connection.execute("SELECT count(*) FROM sample").fetchone()
+def _read_columns(path: Path, connection: sqlite3.Connection, kind: "type[C]") -> "C":
+    """All rows of a table, without a record for each."""
+    table = _TABLE_OF[kind.record]
+    stored = stored_columns(path, connection, table)
+    (count,) = connection.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()
     if count > _MOST_ROWS:
-        raise FileFault(f"{path}: table sample has more than {_MOST_ROWS} rows")
-    codes = " ".join(f"WHEN '{name}' THEN {code}" for code, name in enumerate(QUALITIES))
-    quality = f"CASE quality {codes} ELSE -1 END" if "quality" in names else "0"
-    rows = connection.execute(
-        f"SELECT signal_id, t0_ns, t1_ns, value, {quality} FROM sample ORDER BY rowid"
+        raise FileFault(f"{path}: table {table.name} has more than {_MOST_ROWS} rows")
+    fields = kind.annotations()
+    selected = ", ".join(
+        as_number(name, annotation) if name in stored else "NULL"
+        for name, annotation in fields.items()
     )
+    order = "id" if "id" in stored else "rowid"
+    rows = connection.execute(f'SELECT {selected} FROM "{table.name}" ORDER BY {order}')
     rows.row_factory = None
     try:
-        samples = Samples(np.fromiter(rows, dtype=ROW, count=count))
+        return kind.read(rows, count)
     except (TypeError, ValueError) as error:
-        raise FileFault(f"{path}: table sample, {_misfit(connection)}") from error
-    if (samples.quality < 0).any():
-        raise FileFault(f"{path}: table sample: a quality is none of {', '.join(QUALITIES)}")
-    return samples
+        for name, annotation in fields.items():
+            misfit = connection.execute(
+                f'SELECT rowid FROM "{table.name}" WHERE NOT ({is_number(name, annotation)})'
+            ).fetchone()
+            if misfit is not None:
+                told = f"table {table.name}, row {misfit[0]}: {name} is not what it should be"
+                raise FileFault(f"{path}: {told}") from error
+        raise
 
 
-def _misfit(connection: sqlite3.Connection) -> str:
-    """Which sample has what in place of a number."""
-    for column, kinds in (
-        ("signal_id", _WHOLE),
-        ("t0_ns", _WHOLE),
-        ("t1_ns", _WHOLE),
-        ("value", _REAL),
-    ):
-        bad = connection.execute(
-            f"SELECT rowid, typeof({column}) FROM sample WHERE typeof({column}) NOT IN {kinds}"
-        ).fetchone()
-        if bad is not None:
-            return f"row {bad[0]}: {column} is {bad[1]}, expected a number"
-    return "a number is too large"
+def stored_columns(path: Path, connection: sqlite3.Connection, table: Table) -> list[str]:
+    """The columns of ours that the file has. Views and computed columns would run its own code.
 
-
-def _stored_columns(path: Path, connection: sqlite3.Connection, table: Table) -> list[str]:
-    """The columns of ours that the file has. Views and computed columns would run its own code."""
+    Raises FileFault for a table that is not as ours are.
+    """
     entry = connection.execute(
         "SELECT type, sql FROM sqlite_master WHERE name = ?", (table.name,)
     ).fetchone()
@@ -347,7 +382,7 @@ def _check_place(path: Path, *, force: bool) -> None:
         raise UsageFault(f"{path}: is a folder; -o takes the path of a file")
     if not path.exists():
         return
-    if _is_being_recorded(path):
+    if is_being_recorded(path):
         raise UsageFault(_RECORDED_NOW.format(path))
     if not force:
         raise UsageFault(f"{path}: exists already; choose another -o, or replace it by --force")
@@ -363,14 +398,15 @@ def _claim(new: Path, path: Path) -> int:
             raise UsageFault(_RECORDED_NOW.format(path))
         os.ftruncate(descriptor, 0)
         for suffix in _SIDE_FILES:
-            _beside(new, suffix).unlink(missing_ok=True)
+            beside(new, suffix).unlink(missing_ok=True)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _is_being_recorded(path: Path) -> bool:
+def is_being_recorded(path: Path) -> bool:
+    """Whether a process is writing it now."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -401,5 +437,6 @@ def _is_named(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def beside(path: Path, suffix: str) -> Path:
+    """What SQLite keeps beside a file, by its suffix."""
     return path.with_name(path.name + suffix)

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from edgeprof.analysis.timeline import Timeline, timeline_of
+from edgeprof.session.columns import Samples, Tokens
 from edgeprof.session.records import Event, Session
-from edgeprof.session.samples import Samples
 
 MS = 1_000_000
 
@@ -90,7 +90,7 @@ def test_events_are_there_with_what_they_tell(maker: Any) -> None:
 
 def test_an_empty_session_has_an_empty_timeline(made_session: Session) -> None:
     empty = replace(
-        made_session, legs=[], requests=[], rounds=[], passes=[], tokens=[], signals=[],
+        made_session, legs=[], requests=[], rounds=[], passes=[], tokens=Tokens.of([]), signals=[],
         samples=Samples.of([]), events=[],
     )  # fmt: skip
     timeline = timeline_of(empty)

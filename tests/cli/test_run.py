@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from made_gguf import write_decoder_gguf
 
 from edgeprof.report.printable import printable
 from edgeprof.session.records import Session
@@ -144,6 +145,23 @@ def test_options_change_the_recipe_and_are_in_the_session(
     assert session.info.recipe["prompts"] == [{"kind": "given", "text": "one two"}]
 
 
+def test_how_to_draft_is_an_option(start: Start, recipe: Edit, tmp_path: Path) -> None:
+    options = ["-k", "6", "--adaptive", "--draft-context", "40", "--draft-confidence", "0.1"]
+    code, out, err = finish(start("run", recipe(), "-o", "s.sqlite", "--json", *options))
+    assert code == 0, err
+    assert "changes nothing" not in err
+    assert [leg["name"] for leg in json.loads(out)["legs"]] == ["t", "t+d k=0-6"]
+    session = read_session(tmp_path / "s.sqlite")
+    drafter = session.info.recipe["drafters"]["d"]
+    assert (drafter["context_tokens"], drafter["least_confidence"]) == (40, 0.1)
+    assert session.info.models["d"].capacity_tokens == 40
+    plain = ["--variant", "t", "--adaptive", "--force", "--prefill-tokens", "3"]
+    code, _, err = finish(start("run", recipe(), "-o", "s.sqlite", *plain))
+    assert code == 0 and "no variant drafts; what --adaptive says changes nothing" in err
+    passes = [p for p in read_session(tmp_path / "s.sqlite").passes if p.phase == "prefill"]
+    assert max(p.tokens for p in passes) == 3
+
+
 def test_r30_draft_length_0_leaves_the_drafts_out_and_says_so(
     start: Start, recipe: Edit, tmp_path: Path
 ) -> None:
@@ -181,6 +199,9 @@ def test_cuts_without_a_temperature_are_said_to_change_nothing(
     [
         ("-k", "-1", "0<=x<=64"),
         ("-k", "1000", "0<=x<=64"),
+        ("--draft-context", "0", "1<=x<=1000000"),
+        ("--draft-confidence", "nan", "0<=x<=1"),
+        ("--prefill-tokens", "0", "1<=x<=1000000"),
         ("-n", "1000001", "0<=x<=1000000"),
         ("-n", "-1", "no number from 0 on"),
         ("-p", "2000000", "0<=x<=1000000"),
@@ -346,6 +367,42 @@ def test_what_cannot_be_asked_is_told(
 ) -> None:
     given = os.fsdecode(value) if isinstance(value, bytes) else value
     refused(finish(start("run", recipe(), option, given)), code, says, tmp_path)
+
+
+def test_weights_that_no_container_holds_are_rounded_on_request_and_the_error_is_shown(
+    start: Start, work: Path, recipe: Edit, tmp_path: Path
+) -> None:
+    storages = {"ffn_down": "IQ4_NL"}
+    write_decoder_gguf(work / "iq4.gguf", "llama", storages=storages, storage="Q8_0", context=256)
+    path = recipe(target="iq4.gguf")
+    text = path.read_text().replace('weights = "fp32"', "").replace('drafter = "d"', "")
+    text = text.replace("draft_tokens = 2", "").replace('[[variants]]\ntarget = "t"\n\n\n', "")
+    path.write_text(text)
+    refused(finish(start("run", path)), 1, "(in a recipe: ", tmp_path)
+    path.write_text(text.replace("threads = 1", "threads = 1\nrequantise = true"))
+    for _ in range(2):  # converted now, then found in the cache
+        code, out, err = finish(start("run", path, "-o", "s.sqlite", "--force", "--json"))
+        assert code == 0, err
+        document = json.loads(out)
+        rounded = document["models"]["t"]["requantised"]
+        assert rounded["storages"] == ["IQ4_NL"] and rounded["weights"] == 2 * 64 * 128
+        assert 0 < rounded["relative_rms_error"] < 0.01
+        told = f"rounded to 8 bits: relative error {rounded['relative_rms_error']:.2%}"
+        assert any(told in warning for warning in document["warnings"])
+    assert json.loads(out)["session"]["recipe"]["targets"]["t"]["requantise"] is True
+
+
+def test_what_is_asked_of_the_conversion_of_an_onnx_decoder_is_said_to_change_nothing(
+    start: Start, work: Path, recipe: Edit, tmp_path: Path
+) -> None:
+    finish(start("convert", work / "target.gguf", "-o", work / "m", "--force"))
+    path = recipe(target="m")
+    path.write_text(path.read_text().replace("[drafters", "requantise = true\n\n[drafters"))
+    code, _, err = finish(start("run", path, "-o", "s.sqlite"))
+    assert code == 0, err
+    assert "m is run as it is; requantise changes nothing\n" in err
+    models = read_session(tmp_path / "s.sqlite").info.models
+    assert models["t"].weights == "as-is"  # though the recipe says fp32
 
 
 def test_r24_an_empty_prompt_begins_with_the_first_token(

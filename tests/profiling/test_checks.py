@@ -31,7 +31,7 @@ def test_a_job_holds_models_threads_and_tokens(recipe: Recipe, folders: Folders)
     job = plan_job(recipe, folders)
     assert {key: (m.role, m.threads) for key, m in job.models.items()} == {
         "t": ("target", 1),
-        "d": ("draft", 1),
+        "d": ("draft", min(2, usable_cores())),
     }
     assert len(job.prompts["t"]) == 2 and all(job.prompts["t"])
 
@@ -152,6 +152,27 @@ def test_logits_of_a_whole_prompt_count_where_the_graph_gives_them(tmp_path: Pat
     assert whole.logits_bytes == 100 * 40 * 4
     # two layers, keys and values, 2 heads of 16 floats, past and present
     assert whole.cache_bytes == 10 * 2 * 2 * 2 * 16 * 4 * 2
+
+
+def test_a_pass_of_the_prompt_is_what_logits_are_needed_for(
+    recipe: Recipe, optimum: DecoderFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph gives logits for every row: 304 columns in float32."""
+
+    def needed(prefill_tokens: int) -> int:
+        lowest, highest = 0, 1 << 30
+        while highest - lowest > 1:  # what is available and enough
+            middle = (lowest + highest) // 2
+            only_available(monkeypatch, middle)
+            try:
+                plan_job(replace(asked, prefill_tokens=prefill_tokens), {"t": optimum})
+                highest = middle
+            except EnvironmentFault:
+                lowest = middle
+        return highest
+
+    asked = on(replace(recipe, prompts=[Prompt(kind="a", ids=[7] * 200)]), "cpu")
+    assert needed(512) - needed(10) == (200 - 10) * 304 * 4
 
 
 def on(recipe: Recipe, provider: ProviderName) -> Recipe:

@@ -8,7 +8,7 @@ import pytest
 from edgeprof.profiling.journal import Interrupted, Journal, ModelName
 from edgeprof.profiling.messages import Message
 from edgeprof.runner.decode import Finished, FirstToken, PassDone, RoundDone, Step
-from edgeprof.runner.drafters import ModelRun
+from edgeprof.runner.token_model import ModelRun
 from edgeprof.session.records import Leg, Pass, Request, Round, Token
 
 MODELS = {"target": ModelName("t", "cpu"), "draft": ModelName("d", "cuda")}

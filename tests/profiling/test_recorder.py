@@ -265,6 +265,30 @@ def test_r17_a_short_draft_context_ends_drafting_not_the_answer(
     assert session.rounds[-1].drafted == 0
 
 
+def test_r17_a_draft_s_context_may_be_limited(
+    recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
+) -> None:
+    """The prompt has 11 tokens or more and 60 are to come, so that drafting ends before the answer;
+    text and prefill by passes of 4 are the same as without."""
+    chosen = replace(recipe, variants=recipe.variants[:2], verify_tokens=[], repeats=1)
+    chosen = replace(chosen, new_tokens=60, prompts=recipe.prompts[:1], prefill_tokens=4)
+    limited = replace(chosen, drafters={"d": ModelDrafter(model="draft", context_tokens=32)})
+    session = record(limited, folders, tmp_path / "s.sqlite", progress=heard)
+    assert session.info.models["d"].capacity_tokens == 32
+    assert session.info.models["t"].capacity_tokens == 250
+    (note,) = (event for event in session.events if event.kind == "draft_context")
+    assert note.detail["draft_context_tokens"] == 32
+    drafted = [round_.drafted for round_ in session.rounds if round_.drafted]
+    assert drafted and session.rounds[-1].drafted == 0
+    draft_passes = [p for p in session.passes if p.model == "d" and p.phase == "draft"]
+    assert max(p.context_tokens + p.tokens for p in draft_passes) <= 32
+    prefills = [p for p in session.passes if p.phase == "prefill"]
+    assert {p.model for p in prefills} == {"t", "d"}
+    assert len(prefills) > len(session.requests) and max(p.tokens for p in prefills) == 4
+    texts = {request.text for request in session.requests}
+    assert len(texts) == 1 and not [e for e in session.events if e.kind == "divergence"]
+
+
 def test_r21_r40_any_end_token_stops_and_an_answer_may_end_at_once(
     recipe: Recipe, folders: Folders, tmp_path: Path, heard: Any
 ) -> None:
@@ -499,7 +523,7 @@ def test_r40_no_new_tokens_is_a_run_without_a_rate(
 ) -> None:
     chosen = replace(recipe, new_tokens=0, verify_tokens=[], repeats=1)
     session = record(chosen, folders, tmp_path / "s.sqlite", progress=heard)
-    assert session.info.complete and session.tokens == []
+    assert session.info.complete and not session.tokens
     assert {(r.stop_reason, r.new_tokens, r.text) for r in session.requests} == {
         ("new_tokens", 0, "")
     }

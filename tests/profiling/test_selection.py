@@ -29,6 +29,26 @@ def test_r30_draft_length_0_is_plain_decoding_without_the_draft_loaded(recipe: R
         select(recipe, variants=["t+d"], draft_tokens=0)
 
 
+def test_a_length_may_be_the_longest_of_those_that_pay(recipe: Recipe) -> None:
+    assert names(select(recipe, draft_tokens=8, adaptive=True)) == [
+        "t+d k=0-8", "t", "t+ngram k=0-8",
+    ]  # fmt: skip
+    assert names(select(recipe, adaptive=True)) == ["t+d k=0-2", "t", "t+ngram k=0-3"]
+    assert names(select(recipe, draft_tokens=0, adaptive=True)) == ["t"]
+    already = [replace(variant, adaptive=True) for variant in recipe.variants if variant.drafter]
+    assert select(override(recipe, variants=already)).variants == already
+
+
+def test_limits_of_drafters_hold_for_all_of_them(recipe: Recipe) -> None:
+    chosen = select(recipe, draft_context=64, draft_confidence=0.4)
+    for key in ("d", "ngram"):
+        drafter = chosen.drafters[key]
+        assert (drafter.context_tokens, drafter.least_confidence) == (64, 0.4)
+    assert select(chosen, draft_confidence=0.0).drafters["d"].least_confidence == 0
+    with pytest.raises(FileFault, match="least_confidence"):
+        select(recipe, draft_confidence=1.5)
+
+
 @pytest.mark.parametrize("name", ["t+d", "t+d k=2"])
 def test_variants_are_named_with_or_without_k(recipe: Recipe, name: str) -> None:
     chosen = select(recipe, variants=[name])
@@ -42,7 +62,8 @@ def test_an_unknown_variant_is_answered_with_the_nearest(recipe: Recipe) -> None
 
 def test_numbers_prompts_and_threads_are_replaced(recipe: Recipe) -> None:
     given = Prompt(kind="given", text="hi")
-    chosen = select(recipe, prompts=[given], new_tokens=5, repeats=1, threads=3)
+    chosen = select(recipe, prompts=[given], new_tokens=5, repeats=1, threads=3, prefill_tokens=7)
+    assert chosen.prefill_tokens == 7
     assert chosen.prompts == [given] and chosen.tests == []
     assert (chosen.new_tokens, chosen.repeats, chosen.targets["t"].threads) == (5, 1, 3)
 

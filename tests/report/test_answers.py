@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from edgeprof.report.answers import answers_html
 from edgeprof.report.printable import as_html
+from edgeprof.session.columns import Tokens
 from edgeprof.session.records import Session
 
 ORIGINS = ("plain", "accepted", "corrected", "bonus")
@@ -19,9 +20,9 @@ def session_with(maker: Any, text: str | None, ends: list[int] | None, **request
     return replace(
         session,
         requests=[replace(one, text=text, text_ends=ends, **request) for one in session.requests],
-        tokens=[
-            replace(one, origin=origin) for one, origin in zip(session.tokens, ORIGINS, strict=True)
-        ],
+        tokens=Tokens.of(
+            [replace(one, origin=new) for one, new in zip(session.tokens, ORIGINS, strict=True)]
+        ),
     )
 
 

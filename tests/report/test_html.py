@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from edgeprof.analysis.summary import summarise
 from edgeprof.report.html import html, write_html
 from edgeprof.report.markdown import markdown
+from edgeprof.session.columns import Samples
 from edgeprof.session.records import Pass, Round, Session, Signal
-from edgeprof.session.samples import ROW, Samples
 
 MS = 1_000_000
 
@@ -72,11 +72,16 @@ def test_p15_eight_hours_are_a_page_of_less_than_five_megabytes(maker: Any, tmp_
     """Noise on thirty signals, and more rounds than are drawn: no page holds more than that."""
     rng = np.random.default_rng(1)
     signals, each = 30, 10_000
-    rows = np.empty(signals * each, dtype=ROW)
-    rows["signal_id"] = np.repeat(np.arange(1, signals + 1), each)
-    rows["t0_ns"] = rows["t1_ns"] = np.tile(np.arange(each) * 2880 * MS, signals)
-    rows["value"] = rng.normal(20.0, 5.0, signals * each)
-    rows["quality"] = 0
+    times_ns = np.tile(np.arange(each) * 2880 * MS, signals)
+    samples = Samples(
+        {
+            "signal_id": np.repeat(np.arange(1, signals + 1), each),
+            "t0_ns": times_ns,
+            "t1_ns": times_ns,
+            "value": rng.normal(20.0, 5.0, signals * each),
+            "quality": np.zeros(signals * each, dtype="i1"),
+        }
+    )
     leg = maker.leg("decode", "t+d k=3")
     maker.legs[0] = replace(maker.legs[0], t0_ns=0, t1_ns=8 * 3600 * 1000 * MS)
     times = [round_id * 1000 * MS for round_id in range(20_000)]
@@ -86,7 +91,7 @@ def test_p15_eight_hours_are_a_page_of_less_than_five_megabytes(maker: Any, tmp_
             Signal(id=i, name=f"temp_c.{i}", unit="deg C", source="sysfs")
             for i in range(1, signals + 1)
         ],
-        samples=Samples(rows),
+        samples=samples,
         rounds=[
             Round(id=i, leg_id=leg, request_id=1, drafted=3, evaluated=3, accepted=i % 4,
                   emitted=i % 4 + 1, t0_ns=t, t1_ns=t + 900 * MS)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from edgeprof.errors import UsageFault
 from edgeprof.runner.decode import Finished, FirstToken, PassDone, RoundDone, Step, decode
 from edgeprof.runner.draft_length import AdaptiveLength, PassCost, RoundCost
-from edgeprof.runner.drafters import GoesOn, ModelDrafter, ModelRun, NgramDrafter, Proposal
+from edgeprof.runner.drafters import GoesOn, ModelDrafter, NgramDrafter, Proposal
+from edgeprof.runner.token_model import ModelRun
 
 
 class FixedDrafter:
@@ -61,6 +62,34 @@ def test_plain_decoding_step_by_step(rule_model: Any, ticks: Callable[[], int]) 
     assert steps[3] == RoundDone(0, 0, 0, [4], ["plain"], 2, 3)
     assert steps[-1] == Finished("new_tokens", 6)
     assert model.passes == [2, 1, 1]
+
+
+def test_a_long_prompt_goes_in_by_passes_and_the_answer_is_the_same(
+    rule_model: Any, ticks: Callable[[], int]
+) -> None:
+    def total(text: tuple[int, ...]) -> int:  # no token of the text may be lost
+        return sum((place + 1) * token for place, token in enumerate(text))
+
+    prompt = [3, 1, 4, 1, 5, 9, 2]
+    whole = answer(list(decode(rule_model(total), prompt, new_tokens=4, clock=ticks)))
+    target, draft = rule_model(total), rule_model(total)
+    steps = list(
+        decode(
+            target,
+            prompt,
+            new_tokens=4,
+            clock=ticks,
+            drafter=ModelDrafter(draft, prefill_tokens=3),
+            draft_tokens=2,
+            prefill_tokens=4,
+        )
+    )
+    prefills = [s for s in steps if isinstance(s, PassDone) and s.phase == "prefill"]
+    assert [(s.role, s.run.tokens, s.run.context_tokens) for s in prefills] == [
+        ("target", 4, 0), ("target", 3, 4), ("draft", 3, 0), ("draft", 3, 3), ("draft", 1, 6),
+    ]  # fmt: skip
+    assert isinstance(steps[5], FirstToken)
+    assert answer(steps) == whole
 
 
 def test_a_round_in_which_all_drafted_tokens_stand(

@@ -133,6 +133,16 @@ def test_R17_a_draft_with_a_shorter_context_stops_drafting(rule_model: Any) -> N
     assert drafter.propose([1, 2, 3, 4, 5, 6], 8).tokens == []
 
 
+def test_r17_a_text_that_fills_the_draft_s_cache_is_not_even_read(rule_model: Any) -> None:
+    model = rule_model(lambda text: text[-1] + 1, capacity=4)
+    drafter = ModelDrafter(model)
+    assert drafter.start([1, 2, 3, 4]) == []
+    assert drafter.propose([1, 2, 3, 4, 5], 8).tokens == []
+    assert model.passes == []
+    drafter.start([1, 2, 3])
+    assert drafter.propose([1, 2, 3, 4], 8).tokens == [5]
+
+
 class TwoTokens:
     """Says token 5 with probability ``sure`` after an odd number of cached tokens, else with 0.5,
     and token 6 otherwise."""

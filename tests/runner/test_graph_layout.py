@@ -4,6 +4,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from msgspec.structs import replace
 from onnx import TensorProto, helper
 from tiny_decoder import Decoder, build, write_folder
 
@@ -57,6 +58,63 @@ def test_r38_an_operator_behind_a_cast_does_not_get_the_buffer_itself(tmp_path: 
     assert not layout_of(folder).shared
 
 
+def test_r38_a_buffer_whose_length_others_look_at_is_not_shared(tmp_path: Path) -> None:
+    """Bound at full length its shape would be taken for the number of cached tokens."""
+    spec = Decoder(attention="gqa", positions=False, mask=False, counts="past")
+    assert not layout_of(write_folder(spec, tmp_path)).shared
+
+
+@pytest.mark.parametrize("spec", [Decoder(), Decoder(attention="gqa", positions=False)])
+def test_m25_what_carries_on_a_cache_is_read_from_the_graph(tmp_path: Path, spec: Decoder) -> None:
+    """Names that say nothing, or the wrong thing, and an order of its own."""
+    swapped = replace(spec, past="past.%d.%s", present="x.%d.%s", backwards=True)
+    layout = layout_of(write_folder(swapped, tmp_path / "a"))
+    pairs = {cache.past: cache.present for cache in layout.caches}
+    assert pairs == {
+        f"past.{n}.{kind}": f"x.{n}.{kind}" for n in (0, 1) for kind in ("key", "value")
+    }
+    folder = write_folder(replace(spec, layers=1), tmp_path / "b")
+    model = onnx.load(folder.onnx_path)
+    names = {"present.0.key": "present.0.value", "present.0.value": "present.0.key"}
+    for named in (*model.graph.output, *model.graph.node):
+        if isinstance(named, onnx.NodeProto):
+            for outer in (named.input, named.output):
+                outer[:] = [names.get(name, name) for name in outer]
+        else:
+            named.name = names.get(named.name, named.name)
+    onnx.save(model, folder.onnx_path)
+    pairs = {cache.past: cache.present for cache in layout_of(folder).caches}
+    assert pairs["past_key_values.0.key"] == "present.0.value"
+
+
+def test_a_shape_of_what_comes_out_may_be_left_unsaid(tmp_path: Path) -> None:
+    folder = write_folder(Decoder(), tmp_path)
+    model = onnx.load(folder.onnx_path)
+    for output in model.graph.output[1:]:
+        output.type.tensor_type.ClearField("shape")
+    onnx.save(model, folder.onnx_path)
+    assert len(layout_of(folder).caches) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "says"),
+    [
+        ("input_ids", ["b", 1], "fixes how many tokens a pass takes"),
+        ("input_ids", [2, "s"], "is for 2 sequences at once"),
+        ("attention_mask", ["b", 64], "fixes how many tokens a pass takes"),
+        ("position_ids", ["b", 1], "fixes how many tokens a pass takes"),
+        ("logits", ["b", 1, 40], "fixes for how many tokens of a pass there are logits"),
+    ],
+)
+def test_sizes_that_cannot_serve_are_named_before_anything_is_loaded(
+    tmp_path: Path, name: str, shape: list[int | str], says: str
+) -> None:
+    kind = TensorProto.FLOAT if name == "logits" else TensorProto.INT64
+    folder = changed(write_folder(Decoder(), tmp_path), **{name: value(name, kind, shape)})
+    with pytest.raises(FileFault, match=rf"'{name}' of shape .* {says}"):
+        layout_of(folder)
+
+
 def test_sizes_follow_from_the_shapes(tmp_path: Path) -> None:
     """2 layers of keys and values, 2 heads of 16 in float16: 256 bytes a token."""
     gqa = Decoder(attention="gqa", positions=False, cache="f16")
@@ -79,6 +137,9 @@ def test_r10_tensorrt_is_told_of_every_pass_there_can_be(tmp_path: Path) -> None
     assert least == f"input_ids:1x1,attention_mask:1x1,{cache.format(0)}"
     assert usual == f"input_ids:1x1,attention_mask:1x17,{cache.format(16)}"
     assert largest == f"input_ids:1x32,attention_mask:1x32,{cache.format(32)}"
+    layout = layout_of(write_folder(spec, tmp_path))
+    assert shape_range(layout, 32, 8)[2] == largest.replace("input_ids:1x32", "input_ids:1x8")
+    assert shape_range(layout, 32, 64)[2] == largest
 
 
 def test_operators_that_are_not_of_the_standard_are_counted(tmp_path: Path) -> None:

@@ -27,6 +27,11 @@ FLOAT16_CACHE, BFLOAT16_CACHE = 8 * 2**-10, 8 * 2**-7
 LAYOUTS: dict[str, tuple[dict[str, Any], float]] = {
     "m26 shared buffer": (GQA, FLOAT32),
     "m26 shared buffer, float16": (GQA | {"cache": "f16"}, FLOAT16_CACHE),
+    "counts of attention under any name": (
+        GQA | {"mask": False, "counts": ("past_seq_len", "n")},
+        FLOAT32,
+    ),
+    "counts from the shape of the past": (GQA | {"mask": False, "counts": "past"}, FLOAT32),
     "optimum": ({}, FLOAT32),
     "no mask, no positions": ({"mask": False, "positions": False}, FLOAT32),
     "mask only": ({"positions": False}, FLOAT32),
@@ -38,6 +43,10 @@ LAYOUTS: dict[str, tuple[dict[str, Any], float]] = {
     "m25 past.N": ({"past": "past.%d.%s", "present": "present.%d.%s"}, FLOAT32),
     "m25 names of no pattern": (
         {"past": "stored_%d_%s", "present": "out_%d_%s", "head": "scores", "tokens": "text"},
+        FLOAT32,
+    ),
+    "m25 no pattern and another order": (
+        {"past": "stored_%d_%s", "present": "out_%d_%s", "backwards": True},
         FLOAT32,
     ),
     "m26 float16 cache": ({"cache": "f16"}, FLOAT16_CACHE),

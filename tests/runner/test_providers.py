@@ -158,3 +158,12 @@ def test_a_provider_that_is_listed_but_cannot_be_made_is_refused(
 
     with pytest.raises((EnvironmentFault, FileFault), match=r"fell back to CPU|cannot load it"):
         open_session(_product(), SessionSetup("cuda", 1))
+
+
+def test_no_pool_of_threads_spins_on_while_another_session_runs(tmp_path: Path) -> None:
+    """Two pools that spin fight for the cores; a session's own entries come before the rule."""
+    name = "session.force_spinning_stop"
+    folder = write_folder(Decoder(), tmp_path)
+    for entries, value in (({}, "1"), ({name: "0"}, "0")):
+        session = open_session(folder.onnx_path, SessionSetup("cpu", 2), entries=entries)
+        assert session.get_session_options().get_session_config_entry(name) == value

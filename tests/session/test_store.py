@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+from edgeprof.session.columns import Samples, Tokens
 from edgeprof.session.records import (
     Event,
     Leg,
@@ -31,7 +32,6 @@ from edgeprof.session.records import (
     Signal,
     Token,
 )
-from edgeprof.session.samples import Samples
 from edgeprof.session.schema import APPLICATION_ID, RECORDS
 from edgeprof.session.store import SessionWriter, check_output, keep_sessions, read_session
 
@@ -68,7 +68,7 @@ def in_session(info: SessionInfo, records: list[Any]) -> Session:
         requests=of(Request),
         rounds=of(Round),
         passes=of(Pass),
-        tokens=of(Token),
+        tokens=Tokens.of(of(Token)),
         signals=of(Signal),
         samples=Samples.of(of(Sample)),
         events=of(Event),

@@ -48,7 +48,7 @@ def board_session(made_session: Session) -> Session:
     """The session made by hand, with signals as a board gives them and texts for its tokens."""
     from made_session import board_signals
 
-    from edgeprof.session.samples import Samples
+    from edgeprof.session.columns import Samples
 
     signals, samples = board_signals(made_session)
     requests = [

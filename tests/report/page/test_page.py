@@ -245,11 +245,11 @@ def test_what_a_session_holds_cannot_steer_the_page(
 def test_a_session_with_nothing_in_it_is_a_page(
     opened: Open, made_session: Session, write_page: Callable[[Session], Path], kind: str
 ) -> None:
-    from edgeprof.session.samples import Samples
+    from edgeprof.session.columns import Samples, Tokens
 
     empty = replace(
         made_session, info=replace(made_session.info, kind=kind), legs=[], requests=[], rounds=[],
-        passes=[], tokens=[], signals=[], samples=Samples.of([]), events=[],
+        passes=[], tokens=Tokens.of([]), signals=[], samples=Samples.of([]), events=[],
     )  # fmt: skip
     page = opened(write_page(empty))
     assert page.faults == [] and page.page.locator("figure.chart").count() == 0

@@ -1,0 +1,318 @@
+"""Sessions beside each other: ratios of what they share, and what differs where they ran.
+
+The first session is the base. Answers to one prompt are paired across sessions; the interval of a
+ratio is a bootstrap over prompts and, in each session by itself, over repeats. Document
+``edgeprof.compare/1``.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from edgeprof.analysis.statistics import bootstrap_interval
+from edgeprof.analysis.summary import Summary, VariantFigures, without_private
+from edgeprof.analysis.synthetic import synthetic_runs
+from edgeprof.analysis.variants import Answer, VariantRuns, variants_of
+from edgeprof.quantity import Quantity
+from edgeprof.session.records import Session
+
+Finding = Literal["higher", "lower", "no difference beyond noise", "noise not known"]
+
+# Another value in every run, or told as what must agree.
+_VOLATILE = ("available_memory_bytes", "mem_available_bytes", "started", "time")
+_SAMPLED = (
+    "dram_bandwidth_bytes_per_s", "gpu_busy_frac", "cpu_busy_frac", "power_w.total",
+    "power_w.module_sum",
+)  # fmt: skip
+
+
+class Cell(NamedTuple):
+    """What one answer, or one synthetic test, adds to a rate: above over below the line."""
+
+    above: float
+    below: float
+
+
+Cells = Mapping[tuple[str, int], Sequence[Cell]]  # by prompt and repeat
+
+
+class Conflict(Struct, frozen=True, kw_only=True):
+    """What sessions must agree in before a ratio of theirs says something about a change."""
+
+    what: str
+    values: list[str]
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """A setting or version that is not the same everywhere, session by session."""
+
+    key: str
+    values: list[Any]
+
+
+class Ratio(Struct, frozen=True, kw_only=True):
+    """A figure of one session over that of the base; ``finding`` says which way it went.
+
+    ``paired`` is whether both answered the same prompts.
+    """
+
+    name: str
+    metric: str
+    session: int
+    base_value: float
+    value: float
+    ratio: Quantity
+    paired: bool
+    finding: Finding
+
+
+class Across(Struct, frozen=True, kw_only=True):
+    """The whole document. ``sessions`` are in the order asked for, the base first."""
+
+    schema: str = "edgeprof.compare/1"
+    sessions: list[dict[str, Any]]
+    conflicts: list[Conflict]
+    differences: list[Difference]
+    ratios: list[Ratio]
+    legs: list[dict[str, Any]]
+    signals: list[dict[str, Any]]
+    warnings: list[str]
+
+
+def compare_sessions(sessions: Sequence[Session], summaries: Sequence[Summary]) -> Across:
+    """Every later session against the first."""
+    base, *others = (_rates(session) for session in sessions)
+    return Across(
+        sessions=[_head(summary) for summary in summaries],
+        conflicts=conflicts_of(summaries),
+        differences=_differences(summaries),
+        ratios=[
+            found
+            for place, own in enumerate(others, start=1)
+            for key in base
+            if key in own and (found := _ratio(key, place, base[key], own[key])) is not None
+        ],
+        legs=[_leg(place, leg) for place, summary in enumerate(summaries) for leg in summary.legs],
+        signals=list(_signals(summaries)),
+        warnings=list(_warnings(summaries)),
+    )
+
+
+def conflicts_of(summaries: Sequence[Summary]) -> list[Conflict]:
+    """Boards, power modes and, of models of one name, the digests of their files."""
+    found = [
+        ("board", [_text(summary.device.get("name")) for summary in summaries]),
+        ("power mode", [_text(summary.device.get("power_mode")) for summary in summaries]),
+    ]
+    names = dict.fromkeys(name for summary in summaries for name in summary.models)
+    for name in names:
+        records = [summary.models.get(name) for summary in summaries]
+        digests = [_text(one.sha256) for one in records if one is not None]
+        if len(digests) == len(summaries):
+            found.append((f"model {name}", [digest[:12] for digest in digests]))
+    return [Conflict(what=what, values=values) for what, values in found if len(set(values)) > 1]
+
+
+def ratio_of(base: Cells, other: Cells, *, source: str) -> Quantity | None:
+    """The rate of ``other`` over that of ``base``; prompts are drawn together where they share
+    them, each session's own repeats apart. None where one has nothing."""
+    if not base or not other:
+        return None
+    value = _rate(_all(other)) / _rate(_all(base))
+    sides = (_Side(base), _Side(other))
+    shared = [prompt for prompt in sides[0].prompts if prompt in sides[1].prompts]
+    paired = set(sides[0].prompts) == set(sides[1].prompts)
+
+    def draw(rng: random.Random) -> float:
+        prompts = rng.choices(shared, k=len(shared)) if paired else None
+        drawn = [side.draw(rng, prompts) for side in sides]
+        return _rate(drawn[1]) / _rate(drawn[0]) if all(drawn) else value
+
+    n = min(len(_all(base)), len(_all(other)))
+    spread = (paired and len(shared) > 1) or all(side.varies for side in sides)
+    low, high = bootstrap_interval(n, draw) if spread else (None, None)
+    return Quantity(value=value, low=low, high=high, n=n, kind="measured", source=source)
+
+
+class _Side:
+    """One session's cells, ready to be drawn from."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self.prompts = list(dict.fromkeys(prompt for prompt, _ in cells))
+        self.repeats = list(dict.fromkeys(repeat for _, repeat in cells))
+        self.varies = max(len(self.prompts), len(self.repeats)) > 1
+
+    def draw(self, rng: random.Random, prompts: Sequence[str] | None) -> list[Cell]:
+        """Those prompts, or as many of its own, in as many of its repeats."""
+        rows = rng.choices(self.prompts, k=len(self.prompts)) if prompts is None else prompts
+        columns = rng.choices(self.repeats, k=len(self.repeats))
+        return [
+            cell
+            for row in rows
+            for column in columns
+            for cell in self._cells.get((row, column), ())
+        ]
+
+
+class _Key(NamedTuple):
+    """A figure that sessions may share."""
+
+    name: str
+    metric: str
+
+
+def _rates(session: Session) -> dict[_Key, Cells]:
+    """Every figure of a session that has answers or repeats to draw from."""
+    found: dict[_Key, Cells] = {}
+    for run in variants_of(session):
+        found[_Key(run.name, "tokens_per_s")] = _cells(
+            run, lambda answer: Cell(answer.decode_tokens, answer.decode_s or 0.0)
+        )
+        found[_Key(run.name, "ttft_s")] = _cells(run, _first_token)
+    for test in synthetic_runs(session):
+        found[_Key(f"{test.name} {test.target}", "tokens_per_s")] = {
+            ("", repeat): [Cell(rate, 1.0)] for repeat, rate in enumerate(test.rates)
+        }
+    return found
+
+
+def _cells(run: VariantRuns, cell: Callable[[Answer], Cell]) -> Cells:
+    cells: dict[tuple[str, int], list[Cell]] = defaultdict(list)
+    for answer in run.decoded:
+        cells[answer.request.prompt_sha256, answer.repeat].append(cell(answer))
+    return cells
+
+
+def _first_token(answer: Answer) -> Cell:
+    request = answer.request
+    return Cell(((request.first_token_ns or request.t0_ns) - request.t0_ns) / 1e9, 1.0)
+
+
+def _ratio(key: _Key, place: int, base: Cells, other: Cells) -> Ratio | None:
+    paired = {prompt for prompt, _ in base} == {prompt for prompt, _ in other}
+    how = "paired by prompt" if paired else "each over its own prompts"
+    source = f"{key.metric} over the base's, {how}; 95 % bootstrap over prompts and repeats"
+    if not base or not other or not _rate(_all(base)):
+        return None
+    ratio = ratio_of(base, other, source=source)
+    if ratio is None:
+        return None
+    return Ratio(
+        name=key.name,
+        metric=key.metric,
+        session=place,
+        base_value=_rate(_all(base)),
+        value=_rate(_all(other)),
+        ratio=ratio,
+        paired=paired,
+        finding=_finding(ratio),
+    )
+
+
+def _finding(ratio: Quantity) -> Finding:
+    if ratio.low is None or ratio.high is None:
+        return "noise not known"
+    if ratio.low > 1:
+        return "higher"
+    return "lower" if ratio.high < 1 else "no difference beyond noise"
+
+
+def _all(cells: Cells) -> list[Cell]:
+    return [cell for same in cells.values() for cell in same]
+
+
+def _rate(cells: Sequence[Cell]) -> float:
+    below = sum(cell.below for cell in cells)
+    return sum(cell.above for cell in cells) / below if below else 0.0
+
+
+def _head(summary: Summary) -> dict[str, Any]:
+    session, device = summary.session, summary.device
+    return {
+        "id": session.id,
+        "created_utc": session.created_utc,
+        "edgeprof_version": session.edgeprof_version,
+        "recipe": session.recipe.get("name"),
+        "device": device.get("name"),
+        "power_mode": device.get("power_mode"),
+        "complete": session.complete,
+        "simulated": bool(session.samples.get("simulated")),
+        "replayed": bool(session.samples.get("replayed")),
+    }
+
+
+def _leg(place: int, leg: VariantFigures) -> dict[str, Any]:
+    return {
+        "session": place,
+        "name": leg.name,
+        "target": leg.target,
+        "tokens_per_s": leg.tokens_per_s,
+        "ttft_s": leg.ttft_s,
+        "energy_per_token_j": leg.energy_per_token_j,
+        "power_w": leg.power_w,
+    }
+
+
+def _signals(summaries: Sequence[Summary]) -> Iterator[dict[str, Any]]:
+    """Means over whole sessions, which have no repeats and hence no interval."""
+    for name in _SAMPLED:
+        means = [
+            next((s.mean for s in summary.signals if s.chosen and s.name == name), None)
+            for summary in summaries
+        ]
+        if any(means):
+            yield {"name": name, "means": means}
+
+
+def _differences(summaries: Sequence[Summary]) -> list[Difference]:
+    """In the environments, the boards, the recipes and the models, by dotted key."""
+    flat = [
+        {
+            **_flat("device", without_private(summary.device)),
+            **_flat("environment", without_private(summary.environment)),
+            **_flat("recipe", without_private(summary.session.recipe)),
+            "edgeprof": summary.session.edgeprof_version,
+            "prompts": ",".join(sorted(str(p["sha256"])[:12] for p in summary.session.prompts)),
+            **{
+                f"models.{name}.{key}": getattr(model, key)
+                for name, model in summary.models.items()
+                for key in ("sha256", "weights", "provider", "threads", "kernel")
+            },
+        }
+        for summary in summaries
+    ]
+    keys = dict.fromkeys(key for one in flat for key in one)
+    found = []
+    for key in keys:
+        values = [one.get(key) for one in flat]
+        if key.rpartition(".")[2] not in _VOLATILE and any(v != values[0] for v in values):
+            found.append(Difference(key=key, values=values))
+    return found
+
+
+def _flat(prefix: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {
+            key: one
+            for name, inner in value.items()
+            for key, one in _flat(f"{prefix}.{name}", inner).items()
+        }
+    return {prefix: value}
+
+
+def _warnings(summaries: Sequence[Summary]) -> Iterator[str]:
+    for place, summary in enumerate(summaries, start=1):
+        if not summary.session.complete:
+            reason = summary.session.ended_reason or "reason not recorded"
+            yield f"session {place} is incomplete ({reason})"
+        for quality in ("simulated", "replayed"):
+            if summary.session.samples.get(quality):
+                yield f"session {place} has {quality} samples, which no board gave"
+
+
+def _text(value: Any) -> str:
+    return "not recorded" if value is None else str(value)

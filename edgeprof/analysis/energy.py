@@ -1,0 +1,251 @@
+"""What tokens cost in joules: power integrated over the decode phase, plain against speculative.
+
+The power is that of the board's total rail, or of the sum of rails that its profile declares; which
+one is always named. What the board draws idle is in it, and is shown apart. Without such a rail
+there is no energy, and the reason takes its place.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from edgeprof.analysis.board import Readings
+from edgeprof.analysis.channels import AbsentSignal, Channel
+from edgeprof.analysis.comparison import Pair
+from edgeprof.analysis.integral import LEAST_READINGS, integral, mean_over, resolution_s
+from edgeprof.analysis.statistics import bootstrap_interval, mean_of, resampled_grid
+from edgeprof.analysis.variants import Answer
+from edgeprof.quantity import Quantity
+from edgeprof.session.records import Leg, Session
+
+TOTAL = "power_w.total"
+MODULE_SUM = "power_w.module_sum"
+_BOOTSTRAP = "95 % bootstrap over prompts and repeats"
+
+
+class Idle(Struct, frozen=True, kw_only=True):
+    """The machine with all models loaded and nothing running; None where it was not measured."""
+
+    duration_s: float
+    power_w: Quantity | None
+    gpu_busy_frac: Quantity | None
+    bandwidth_bytes_per_s: Quantity | None
+
+
+class Energy(Struct, frozen=True, kw_only=True):
+    """Joules of the decode phase. ``scope`` names the rail; figures are None for ``reason``.
+
+    ``per_accepted_token_j`` is over the drafted tokens that were accepted; None without a drafter.
+    ``above_idle_per_token_j`` is ``per_token_j`` less what the board draws idle in that time.
+    ``answers`` counts those that have an energy, ``left_out`` those that were too short for one.
+    """
+
+    scope: str | None
+    power_w: Quantity | None = None
+    per_token_j: Quantity | None = None
+    per_accepted_token_j: Quantity | None = None
+    above_idle_per_token_j: Quantity | None = None
+    answers: int = 0
+    left_out: int = 0
+    reason: str | None = None
+
+
+class Rail(NamedTuple):
+    """The power that stands for the board; ``channel`` is None for ``reason``."""
+
+    channel: Channel | None
+    scope: str | None
+    reason: str | None
+
+
+class _Stretch(NamedTuple):
+    """One answer's decode phase; ``area`` is the integral of a channel over it."""
+
+    area: float
+    seconds: float
+    tokens: int
+    accepted: int
+
+
+def rail_of(readings: Readings, absent: Sequence[AbsentSignal]) -> Rail:
+    """The total rail, else the profile's declared sum, else why there is neither."""
+    for name, what in ((TOTAL, "total rail"), (MODULE_SUM, "sum of rails, not wall power")):
+        channel = readings.channel(name)
+        if channel is not None:
+            detail = channel.signal.note or channel.signal.node
+            scope = f"{what} ({detail})" if detail else what
+            return Rail(channel, f"{scope}, {channel.signal.source}", None)
+    rails = sorted(name for name in readings.names() if name.startswith("power_w."))
+    if rails:
+        listed = ", ".join(name.removeprefix("power_w.") for name in rails)
+        return Rail(None, None, f"only {listed} were read: no total, and no sum is declared")
+    told = (one.reason for one in absent if one.signal.partition(".")[0] == "power_w")
+    return Rail(None, None, next(told, "no power rail was read in this session"))
+
+
+def idle_of(session: Session, readings: Readings, rail: Rail) -> Idle | None:
+    """From the idle legs; None where the session has none."""
+    legs = [leg for leg in session.legs if leg.kind == "idle" and leg.t1_ns is not None]
+    if not legs:
+        return None
+    return Idle(
+        duration_s=sum(((leg.t1_ns or leg.t0_ns) - leg.t0_ns) / 1e9 for leg in legs),
+        power_w=_mean_in(legs, rail.channel, "power"),
+        gpu_busy_frac=_mean_in(legs, readings.channel("gpu_busy_frac"), "load of the GPU"),
+        bandwidth_bytes_per_s=_mean_in(
+            legs, readings.channel("dram_bandwidth_bytes_per_s"), "memory traffic"
+        ),
+    )
+
+
+def energy_of(answers: Sequence[Answer], rail: Rail, idle: Idle | None) -> Energy:
+    """Of the answers of one variant, from the first token of each to its end."""
+    if rail.channel is None:
+        return Energy(scope=None, reason=rail.reason)
+    cells = _cells(answers, rail.channel)
+    spent = [one for same in cells.values() for one in same]
+    left_out = len(answers) - len(spent)
+    if not spent:
+        reason = _too_short(rail.channel) if answers else "nothing was decoded"
+        return Energy(scope=rail.scope, left_out=left_out, reason=reason)
+    window_s = rail.channel.signal.window_s
+    idle_w = None if idle is None or idle.power_w is None else idle.power_w.value
+    source = f"{rail.scope}, trapezoid over the decode phase"
+    return Energy(
+        scope=rail.scope,
+        power_w=_ratio(cells, lambda one: (one.area, one.seconds), f"{source}, mean", window_s),
+        per_token_j=_ratio(
+            cells, lambda one: (one.area, one.tokens), f"{source}, per token", window_s
+        ),
+        per_accepted_token_j=_ratio(
+            cells,
+            lambda one: (one.area, one.accepted),
+            f"{source}, per drafted token that was accepted",
+            window_s,
+        ),
+        above_idle_per_token_j=None
+        if idle_w is None
+        else _ratio(
+            cells,
+            lambda one: (one.area - idle_w * one.seconds, one.tokens),
+            f"{source} less idle power, per token",
+            window_s,
+        ),
+        answers=len(spent),
+        left_out=left_out,
+    )
+
+
+def energy_ratio(pairs: Sequence[Pair], rail: Rail) -> Quantity | None:
+    """Joules a token with the drafter over those without; only pairs in which both have some."""
+    if rail.channel is None:
+        return None
+    cells: dict[tuple[str, int], list[tuple[_Stretch, _Stretch]]] = defaultdict(list)
+    for ours, theirs in pairs:
+        spent = [_stretch(answer, rail.channel) for answer in (ours, theirs)]
+        if spent[0] is not None and spent[1] is not None:
+            cells[theirs.request.prompt_sha256, theirs.repeat].append((spent[0], spent[1]))
+
+    def ratio(both: Sequence[tuple[_Stretch, _Stretch]]) -> float:
+        sums = [
+            sum(one[side].area for one in both) / sum(one[side].tokens for one in both)
+            for side in (0, 1)
+        ]
+        return sums[0] / sums[1]
+
+    found = [one for same in cells.values() for one in same]
+    if not found or sum(theirs.area for _, theirs in found) <= 0:
+        return None
+    whole = ratio(found)
+    low, high = bootstrap_interval(
+        len(found), lambda rng: ratio(drawn) if (drawn := resampled_grid(cells, rng)) else whole
+    )
+    source = f"joules a token over the baseline's, paired, {rail.scope}; {_BOOTSTRAP}"
+    return Quantity(
+        value=whole, low=low, high=high, n=len(found), kind="measured", source=source,
+        window_s=rail.channel.signal.window_s,
+    )  # fmt: skip
+
+
+def mean_while_decoding(
+    answers: Sequence[Answer], channel: Channel | None, what: str
+) -> Quantity | None:
+    """The mean of a channel over the decode phases, each weighted by its length."""
+    if channel is None:
+        return None
+    cells = _cells(answers, channel)
+    source = f"{what} while decoding, mean over time"
+    return _ratio(cells, lambda one: (one.area, one.seconds), source, channel.signal.window_s)
+
+
+def _cells(answers: Sequence[Answer], channel: Channel) -> Mapping[tuple[str, int], list[_Stretch]]:
+    cells: dict[tuple[str, int], list[_Stretch]] = defaultdict(list)
+    for answer in answers:
+        if (spent := _stretch(answer, channel)) is not None:
+            cells[answer.request.prompt_sha256, answer.repeat].append(spent)
+    return cells
+
+
+def _stretch(answer: Answer, channel: Channel) -> _Stretch | None:
+    request = answer.request
+    if answer.decode_s is None or request.first_token_ns is None or request.t1_ns is None:
+        return None
+    energy_j = integral(channel, request.first_token_ns, request.t1_ns)
+    if energy_j is None:
+        return None
+    accepted = sum(round_.accepted for round_ in answer.rounds)
+    return _Stretch(energy_j, answer.decode_s, answer.decode_tokens, accepted)
+
+
+def _ratio(
+    cells: Mapping[tuple[str, int], Sequence[_Stretch]],
+    parts: Callable[[_Stretch], tuple[float, float]],
+    source: str,
+    window_s: float | None,
+) -> Quantity | None:
+    """The sum of the first parts over that of the second; None where that is 0."""
+
+    def ratio(drawn: Sequence[_Stretch]) -> float | None:
+        above, below = (sum(column) for column in zip(*map(parts, drawn), strict=True))
+        return above / below if below else None
+
+    found = [one for same in cells.values() for one in same]
+    whole = ratio(found) if found else None
+    if whole is None:
+        return None
+
+    def draw(rng: random.Random) -> float:
+        drawn = resampled_grid(cells, rng)
+        value = ratio(drawn) if drawn else None
+        return whole if value is None else value
+
+    low, high = bootstrap_interval(len(found), draw)
+    return Quantity(
+        value=whole,
+        low=low,
+        high=high,
+        n=len(found),
+        kind="measured",
+        source=f"{source}; {_BOOTSTRAP}",
+        window_s=window_s,
+    )
+
+
+def _mean_in(legs: Sequence[Leg], channel: Channel | None, what: str) -> Quantity | None:
+    """The mean over the legs' own means, each over the whole leg."""
+    if channel is None:
+        return None
+    means = [mean_over(channel, leg.t0_ns, leg.t1_ns) for leg in legs if leg.t1_ns is not None]
+    known = [mean for mean in means if mean is not None]
+    return mean_of(known, source=f"{what} with nothing running, mean over idle legs")
+
+
+def _too_short(channel: Channel) -> str:
+    shortest_s = LEAST_READINGS * resolution_s(channel)
+    return (
+        f"no answer was decoded for {shortest_s:.2g} s, {LEAST_READINGS} readings of the rail, "
+        "with readings all along: raise new_tokens"
+    )

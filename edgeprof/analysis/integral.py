@@ -1,0 +1,76 @@
+"""A channel summed up over a stretch of time, what its averaging window smears put back in place.
+
+Between two readings lies a straight line. An exponential average follows dA/dt = (x - A) / tau, so
+the integral of x is that of A + tau x (A at the end - A at the start), exactly. A reading that is a
+mean over the last w seconds stands for the moment w / 2 before it. Pure arithmetic.
+"""
+
+from bisect import bisect_left
+
+from edgeprof.analysis.channels import Channel
+
+LEAST_READINGS = 3  # a stretch that is shorter says more of its neighbours than of itself
+_LEAST_COVERAGE = 0.95
+
+
+def integral(channel: Channel, t0_ns: int, t1_ns: int) -> float | None:
+    """The channel's unit x seconds over [t0, t1].
+
+    None where the stretch is shorter than three readings or averaging windows, or where readings
+    cover less than 95 % of it; what little is missing is taken to be like the rest.
+    """
+    seconds = (t1_ns - t0_ns) / 1e9
+    if seconds < LEAST_READINGS * resolution_s(channel):
+        return None
+    signal, shift_ns, smeared = channel.signal, 0, 0.0
+    if signal.window_s is not None and signal.window_kind == "boxcar":
+        shift_ns = round(signal.window_s * 1e9 / 2)
+    area, covered_s = _trapezoids(channel, t0_ns + shift_ns, t1_ns + shift_ns)
+    if covered_s < _LEAST_COVERAGE * seconds:
+        return None
+    if signal.window_s is not None and signal.window_kind == "exponential":
+        ends = [_value_at(channel, t_ns) for t_ns in (t0_ns, t1_ns)]
+        smeared = signal.window_s * (ends[1] - ends[0])
+    return area * seconds / covered_s + smeared
+
+
+def mean_over(channel: Channel, t0_ns: int, t1_ns: int) -> float | None:
+    """The integral over the stretch's length; None where there is no integral."""
+    area = integral(channel, t0_ns, t1_ns)
+    return None if area is None else area / ((t1_ns - t0_ns) / 1e9)
+
+
+def resolution_s(channel: Channel) -> float:
+    """What a channel cannot see into: its averaging window or the time between two readings."""
+    intervals = sorted(channel.intervals_s)
+    usual_s = intervals[len(intervals) // 2] if intervals else 0.0
+    return max(usual_s, channel.signal.window_s or 0.0)
+
+
+def _trapezoids(channel: Channel, t0_ns: int, t1_ns: int) -> tuple[float, float]:
+    """The area below the straight lines within [t0, t1], and the seconds that have one."""
+    times, values = channel.times_ns, channel.values
+    area = covered_s = 0.0
+    first = bisect_left(channel.held, bisect_left(times, t0_ns) - 1)
+    for i in channel.held[first:]:
+        start_ns, end_ns = max(times[i], t0_ns), min(times[i + 1], t1_ns)
+        if times[i] >= t1_ns:
+            break
+        if end_ns <= start_ns:
+            continue
+        slope = (values[i + 1] - values[i]) / (times[i + 1] - times[i])
+        middle_ns = (start_ns + end_ns) / 2
+        seconds = (end_ns - start_ns) / 1e9
+        area += (values[i] + slope * (middle_ns - times[i])) * seconds
+        covered_s += seconds
+    return area, covered_s
+
+
+def _value_at(channel: Channel, t_ns: int) -> float:
+    """On the straight line between the readings around it; beyond the first and last, theirs."""
+    times, values = channel.times_ns, channel.values
+    after = bisect_left(times, t_ns)
+    if after == 0 or after == len(times):
+        return float(values[0 if after == 0 else -1])
+    part = (t_ns - times[after - 1]) / (times[after] - times[after - 1])
+    return float(values[after - 1] + part * (values[after] - values[after - 1]))

@@ -1,0 +1,147 @@
+"""Sessions beside each other, for a terminal or a page: the answer, the figures, what differs."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from edgeprof.analysis.across import Across, Difference, Ratio
+from edgeprof.quantity import Quantity
+from edgeprof.report.headline import ratio as shown_ratio
+from edgeprof.report.sections import Section, lines
+from edgeprof.report.signals import label, shown
+from edgeprof.report.table import Table
+
+_NONE = "-"
+_LONGEST_VALUE = 60
+_METRICS = {"tokens_per_s": "tokens/s", "ttft_s": "TTFT (ms)"}
+_SCALES = {"ttft_s": 1e3}
+
+
+def across_sections(across: Across, names: Sequence[str]) -> list[Section]:
+    """``names`` are what the sessions are called here, one each."""
+    sections = [
+        Section("", lines(list(_answers(across, names)))),
+        Section("Sessions", [_session_table(across, names)]),
+        Section("Ratios", [_ratio_table(across, names)]),
+        Section("All legs", [_leg_table(across, names)]),
+        Section("Signals, means over the whole session", [_signal_table(across, names)]),
+        Section("What differs", [_difference_table(across.differences, names)]),
+        Section("Warnings", lines(across.warnings)),
+    ]
+    return [
+        s
+        for s in sections
+        if any(part.rows if isinstance(part, Table) else part for part in s.parts)
+    ]
+
+
+def _has_content(part: str | Table) -> bool:
+    return bool(part.rows if isinstance(part, Table) else part)
+
+
+def _answers(across: Across, names: Sequence[str]) -> Iterator[str]:
+    if across.conflicts:
+        listed = "; ".join(f"{one.what} {' against '.join(one.values)}" for one in across.conflicts)
+        yield f"Not the same machine state, shown because --force asks for it: {listed}."
+    if not across.ratios:
+        yield "Nothing to compare: no variant or test is in the first session and in another."
+    for place in dict.fromkeys(one.session for one in across.ratios):
+        own = [one for one in across.ratios if one.session == place]
+        who = f"{names[place]} against {names[0]}"
+        known = [one for one in own if one.finding != "noise not known"]
+        told = [one for one in known if one.finding != "no difference beyond noise"]
+        if not known:
+            yield f"{who}: the noise is not known, for there is one prompt and one repeat."
+        elif not told:
+            yield f"{who}: no difference beyond noise in any of {len(known)} figures."
+        for one in told:
+            figure = f"{one.name} {_METRICS[one.metric]}"
+            yield f"{who}: {figure} {one.finding}, {shown_ratio(one.ratio)}."
+
+
+def _session_table(across: Across, names: Sequence[str]) -> Table:
+    rows = [
+        (
+            name,
+            _text(head["device"]),
+            _text(head["power_mode"]),
+            _text(head["recipe"]),
+            head["created_utc"],
+            head["edgeprof_version"],
+        )
+        for name, head in zip(names, across.sessions, strict=True)
+    ]
+    headers = ("session", "board", "power mode", "recipe", "created (UTC)", "edgeprof")
+    return Table(headers, rows, left=6)
+
+
+def _ratio_table(across: Across, names: Sequence[str]) -> Table:
+    """One row a figure, with a value and a ratio for each later session."""
+    keys = dict.fromkeys((one.name, one.metric) for one in across.ratios)
+    found = {(one.name, one.metric, one.session): one for one in across.ratios}
+    headers = ["figure", "unit", names[0]]
+    for name in names[1:]:
+        headers += [name, "ratio", "finding"]
+    rows = []
+    for name, metric in keys:
+        own = [found.get((name, metric, place)) for place in range(1, len(names))]
+        base = next(one.base_value for one in own if one is not None)
+        row = [name, _METRICS[metric], _scaled(base, metric)]
+        for one in own:
+            row += [_NONE] * 3 if one is None else _ratio_cells(one)
+        rows.append(row)
+    return Table(headers, rows, left=2)
+
+
+def _ratio_cells(one: Ratio) -> list[str]:
+    return [_scaled(one.value, one.metric), shown_ratio(one.ratio), one.finding]
+
+
+def _leg_table(across: Across, names: Sequence[str]) -> Table:
+    """Every variant and test of every session, for boards that share none."""
+    rows = [
+        (
+            names[leg["session"]],
+            leg["name"],
+            _value(leg["tokens_per_s"], 1.0),
+            _value(leg["ttft_s"], 1e3),
+            _value(leg["power_w"], 1.0),
+            _value(leg["energy_per_token_j"], 1.0),
+        )
+        for leg in across.legs
+    ]
+    return Table(("session", "variant", "tokens/s", "TTFT (ms)", "W", "J/token"), rows, left=2)
+
+
+def _signal_table(across: Across, names: Sequence[str]) -> Table:
+    rows = [
+        (
+            label(signal["name"]),
+            *(
+                _NONE if mean is None else shown(signal["name"], mean.value)
+                for mean in signal["means"]
+            ),
+        )
+        for signal in across.signals
+    ]
+    return Table(("signal", *names), rows)
+
+
+def _difference_table(differences: Sequence[Difference], names: Sequence[str]) -> Table:
+    rows = [
+        (one.key, *(_text(value)[:_LONGEST_VALUE] for value in one.values)) for one in differences
+    ]
+    return Table(("setting", *names), rows, left=1 + len(names))
+
+
+def _text(value: Any) -> str:
+    return "not recorded" if value is None else str(value)
+
+
+def _scaled(value: float, metric: str) -> str:
+    return f"{value * _SCALES.get(metric, 1.0):.1f}"
+
+
+def _value(quantity: Quantity | None, factor: float) -> str:
+    if quantity is None or quantity.value is None:
+        return _NONE
+    return f"{quantity.value * factor:.4g}"
