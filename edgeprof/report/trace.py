@@ -5,34 +5,36 @@ thinned out. The file is written in batches, so that hours of samples take littl
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from edgeprof.analysis.summary import Summary
 from edgeprof.errors import EnvironmentFault, FileFault
 from edgeprof.report.headline import stamps
 from edgeprof.report.printable import printable
 from edgeprof.report.whole_file import whole_file
-from edgeprof.session.records import Leg, Session
+from edgeprof.session.records import Leg, Pass, Request, Round, Session, Signal
 
 TRACE_NAME = "trace.pftrace"
+# What a slice tells beside its name and time: fields of the record.
+_ARGUMENTS: dict[type[Struct], tuple[str, ...]] = {
+    Leg: ("id", "variant", "repeat", "warmup", "status"),
+    Request: ("leg_id", "prompt_kind", "prompt_tokens", "new_tokens", "stop_reason"),
+    Round: ("leg_id", "request_id", "drafted", "evaluated", "accepted", "emitted"),
+    Pass: ("leg_id", "round_id", "tokens", "context_tokens", "provider"),
+}
 _SEQUENCE = 1  # all packets come from one writer
 _BATCH_PACKETS = 5000
 _LARGEST = 2**63 - 1
 
 
-class _Slice(NamedTuple):
-    """Something that lasted, in the words that its track shows."""
-
-    t0_ns: int
-    t1_ns: int
-    name: str
-    arguments: Mapping[str, Any]
+Lasting: TypeAlias = Leg | Request | Round | Pass
 
 
 def check_trace() -> None:
@@ -55,8 +57,9 @@ def write_trace(session: Session, summary: Summary, folder: Path) -> Path:
     path = folder / TRACE_NAME
     with whole_file(path) as unfinished, unfinished.open("wb") as file:
         trace = _Trace(file, _title(summary), " ".join(stamps(summary)))
-        for name, slices in _slices(session):
-            trace.slices(name, slices)
+        end_ns = _last_ns(session)
+        for name, records in _tracks(session):
+            trace.slices(name, records, end_ns)
         trace.instants("events", session)
         for signal in session.signals:
             trace.counter(session, signal)
@@ -77,16 +80,23 @@ class _Trace:
         self._begin()
         self._session = self._track(title, description=description)
 
-    def slices(self, name: str, slices: Iterable[_Slice]) -> None:
-        """Those that overlap lie on tracks of one name, which a viewer shows one below another."""
+    def slices(self, name: str, records: Sequence[Lasting], end_ns: int) -> None:
+        """Those that overlap lie on tracks of one name, which a viewer shows one below another.
+
+        One whose end nobody saw reaches to ``end_ns``.
+        """
         taken: list[tuple[int, int]] = []  # until when each track is, and its number
-        for one in sorted(slices, key=lambda one: one.t0_ns):
+        for one in sorted(records, key=lambda one: one.t0_ns):
             if taken and taken[0][0] <= one.t0_ns:
                 _, track = heappop(taken)
             else:
                 track = self._track(name, parent=self._session)
-            self._slice(track, one)
-            heappush(taken, (max(one.t0_ns, one.t1_ns), track))
+            until_ns = max(one.t0_ns, end_ns if one.t1_ns is None else one.t1_ns)
+            begin = self._event(track, one.t0_ns, self._kinds.TrackEvent.TYPE_SLICE_BEGIN)
+            begin.name = printable(_name(one))
+            self._annotate(begin, {key: getattr(one, key) for key in _ARGUMENTS[type(one)]})
+            self._event(track, until_ns, self._kinds.TrackEvent.TYPE_SLICE_END)
+            heappush(taken, (until_ns, track))
 
     def instants(self, name: str, session: Session) -> None:
         """What happened, each at its moment."""
@@ -98,7 +108,7 @@ class _Trace:
             moment.name = printable(event.kind)
             self._annotate(moment, {"severity": event.severity, **event.detail})
 
-    def counter(self, session: Session, signal: Any) -> None:
+    def counter(self, session: Session, signal: Signal) -> None:
         """All readings of a signal that have a value."""
         samples = session.samples.of_signal(signal.id)
         track = self._track(
@@ -150,13 +160,6 @@ class _Trace:
             track.counter.unit_name = printable(unit)
         return uuid
 
-    def _slice(self, track: int, one: _Slice) -> None:
-        kinds = self._kinds.TrackEvent
-        begin = self._event(track, one.t0_ns, kinds.TYPE_SLICE_BEGIN)
-        begin.name = printable(one.name)
-        self._annotate(begin, one.arguments)
-        self._event(track, max(one.t0_ns, one.t1_ns), kinds.TYPE_SLICE_END)
-
     def _event(self, track: int, t_ns: int, kind: int) -> Any:
         if not 0 <= t_ns <= _LARGEST:
             raise FileFault(f"the session has a time that no clock shows: {t_ns} ns")
@@ -187,54 +190,24 @@ def _title(summary: Summary) -> str:
     return f"edgeprof {session.recipe.get('name') or session.kind}, {session.created_utc}"
 
 
-def _slices(session: Session) -> Iterator[tuple[str, list[_Slice]]]:
-    """By the name of their track; passes by phase and model."""
-    end_ns = _last_ns(session)
-    legs: dict[str, list[_Slice]] = defaultdict(list)
+def _tracks(session: Session) -> Iterator[tuple[str, Sequence[Lasting]]]:
+    """By the name of their track; legs by kind, passes by phase and model."""
+    legs: dict[str, list[Leg]] = defaultdict(list)
     for leg in session.legs:
-        legs[f"{leg.kind} legs"].append(_leg(leg, end_ns))
+        legs[f"{leg.kind} legs"].append(leg)
     yield from legs.items()
-    requests = [
-        _Slice(
-            one.t0_ns,
-            end_ns if one.t1_ns is None else one.t1_ns,
-            f"request {one.id}",
-            {
-                "leg_id": one.leg_id,
-                "prompt_kind": one.prompt_kind,
-                "prompt_tokens": one.prompt_tokens,
-                "new_tokens": one.new_tokens,
-                "stop_reason": one.stop_reason,
-            },
-        )
-        for one in session.requests
-    ]
-    yield "requests", requests
-    counts = ("leg_id", "request_id", "drafted", "evaluated", "accepted", "emitted")
-    rounds = [
-        _Slice(one.t0_ns, one.t1_ns, f"round {one.id}", {key: getattr(one, key) for key in counts})
-        for one in session.rounds
-    ]
-    yield "rounds", rounds
-    sizes = ("leg_id", "round_id", "tokens", "context_tokens", "provider")
-    passes: dict[str, list[_Slice]] = defaultdict(list)
+    yield "requests", session.requests
+    yield "rounds", session.rounds
+    passes: dict[str, list[Pass]] = defaultdict(list)
     for one in session.passes:
-        passes[f"{one.phase} passes of {one.model}"].append(
-            _Slice(one.t0_ns, one.t1_ns, one.phase, {key: getattr(one, key) for key in sizes})
-        )
+        passes[f"{one.phase} passes of {one.model}"].append(one)
     yield from passes.items()
 
 
-def _leg(leg: Leg, end_ns: int) -> _Slice:
-    """One whose end nobody saw reaches to the last that was."""
-    arguments = {
-        "leg_id": leg.id,
-        "variant": leg.variant,
-        "repeat": leg.repeat,
-        "warmup": leg.warmup,
-        "status": leg.status,
-    }
-    return _Slice(leg.t0_ns, end_ns if leg.t1_ns is None else leg.t1_ns, leg.name, arguments)
+def _name(one: Lasting) -> str:
+    if isinstance(one, Leg):
+        return one.name
+    return one.phase if isinstance(one, Pass) else f"{type(one).__name__.lower()} {one.id}"
 
 
 def _last_ns(session: Session) -> int:

@@ -95,7 +95,7 @@ def test_it_holds_every_pass_and_the_time_of_every_phase(
 
 
 def test_rounds_and_requests_hold_the_summarys_totals(trace: ReadTrace, summary: Summary) -> None:
-    names = {one[4]["leg_id"]: one[4] for one in trace.on("decode legs")}
+    names = {one[4]["id"]: one[4] for one in trace.on("decode legs")}
     for variant in summary.legs:
         mine = {
             leg for leg, notes in names.items()
