@@ -18,8 +18,15 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedFormatter, FuncFormatter
 from msgspec import Struct
 
+from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.errors import UsageFault
 from edgeprof.report.whole_file import whole_file
+
+WIDTH_INCHES = 85 / 25.4  # a column of text, at which figures are to be read
+FONT, SMALL_FONT = 7.0, 6.0  # points; what is set smaller cannot be read at this width
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+HATCHES = ("", "////", "....", "xxxx", "----", "||||")
 
 # Okabe and Ito's palette, which stays apart for colour-blind readers; black last.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -30,14 +37,13 @@ _STYLE: Any = {  # matplotlib types its keys one by one
     "axes.axisbelow": True,
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.6,
-    "lines.linewidth": 1.6,
+    "lines.linewidth": 1.2,
     "legend.frameon": False,
     "hatch.linewidth": 0.5,
     "svg.hashsalt": "edgeprof",
     "svg.fonttype": "path",
 }
 _LACKING = "(? stands for characters that the font lacks)"
-_COLUMN_WIDTH_INCHES = 6.4
 _METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None, "Creator": None},
     ".png": {"Software": None},
@@ -54,7 +60,7 @@ class RoofLine(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def style(font_size: float = 9, small_font_size: float = 8) -> Iterator[None]:
+def style(font_size: float = FONT, small_font_size: float = SMALL_FONT) -> Iterator[None]:
     """The common look of all figures; the small size is for legends."""
     sizes = {
         "font.size": font_size,
@@ -75,7 +81,13 @@ def save_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
             raise UsageFault(f"{path} exists already; choose another name or pass --force")
         make_legible(figure)
         with style():
-            figure.savefig(unfinished, dpi=200, metadata=_METADATA[suffix])
+            figure.savefig(unfinished, dpi=300, metadata=_METADATA[suffix])
+
+
+def stamp(figure: Figure, text: str) -> None:
+    """Where a figure is from, below all of it: it may be looked at without its report."""
+    with style():
+        figure.supxlabel(text, x=0.99, ha="right", fontsize=SMALL_FONT, color="#777777")
 
 
 def make_legible(figure: Figure) -> None:
@@ -170,38 +182,47 @@ def session_roofline_figure(roofs: Sequence[RoofLine], series: Sequence[PassSeri
     ]
     hidden = sum(len(one.points) for one in series) - sum(len(one.points) for one in shown)
     with style():
-        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, 4.2), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, 2.6), layout="constrained")
         axes = figure.add_subplot()
         left, right = _span(roofs, [x for one in shown for _, x, _ in one.points])
         for index, roof in enumerate(roofs):
             _draw_roof(axes, roof, PALETTE[index % len(PALETTE)], left, right)
         for index, one in enumerate(shown):
-            _draw_series(axes, one, PALETTE[(len(roofs) + index) % len(PALETTE)])
+            _draw_series(
+                axes,
+                one,
+                PALETTE[(len(roofs) + index) % len(PALETTE)],
+                MARKERS[index % len(MARKERS)],
+            )
         axes.set(xscale="log", yscale="log", xlim=(left, right))
         axes.set_xlabel("intensity (FLOP per byte)")
         axes.set_ylabel("rate (FLOP/s)")
         if roofs or shown:
-            axes.legend(loc="lower right")
-        _footnote(figure, hidden)
+            figure.legend(loc="outside upper left", ncols=2)
+        footnote(figure, hidden)
         return figure
 
 
 def rates_figure(rates: Mapping[str, Sequence[float]]) -> Figure:
-    """Decode tokens/s of each variant: a bar at the mean, a dot for every repeat."""
+    """Decode tokens/s of each variant: a bar at the mean with a whisker of one standard deviation,
+    and a dot for every repeat."""
     shown = {name: values for name, values in rates.items() if values}
     with style():
-        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, _bars_height(shown)), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, bars_height(shown)), layout="constrained")
         axes = figure.add_subplot()
         for row, values in enumerate(shown.values()):
-            axes.barh(row, sum(values) / len(values), height=0.6, color=PALETTE[0], alpha=0.35)
+            mean, spread = sum(values) / len(values), standard_deviation(values)
+            axes.barh(row, mean, height=0.6, color=PALETTE[0], alpha=0.35)
+            if spread is not None:
+                axes.errorbar(mean, row, xerr=spread, color="black", capsize=2, linewidth=0.8)
             label = "one repeat" if row == 0 else None
-            axes.plot(values, [row] * len(values), "o", markersize=4, color=PALETTE[0], label=label)
-        _name_rows(axes, list(shown))
+            axes.plot(values, [row] * len(values), "o", markersize=3, color=PALETTE[0], label=label)
+        name_rows(axes, list(shown))
         axes.set_xlabel("decode tokens/s")
         axes.set_xlim(left=0)
         if shown:
-            figure.legend(loc="outside upper right")
-        _footnote(figure, len(rates) - len(shown))
+            figure.legend(loc="outside upper left")
+        footnote(figure, len(rates) - len(shown))
         return figure
 
 
@@ -209,7 +230,7 @@ def time_share_figure(shares: Mapping[str, Mapping[str, float]]) -> Figure:
     """Where each variant's decode time went, as parts of one bar."""
     parts = list(dict.fromkeys(part for values in shares.values() for part in values))
     with style():
-        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, _bars_height(shares)), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, bars_height(shares)), layout="constrained")
         axes = figure.add_subplot()
         for row, values in enumerate(shares.values()):
             left = 0.0
@@ -217,13 +238,17 @@ def time_share_figure(shares: Mapping[str, Mapping[str, float]]) -> Figure:
                 width = 100 * values.get(part, 0.0)
                 label = part if row == 0 else None
                 colour = PALETTE[index % len(PALETTE)]
-                axes.barh(row, width, left=left, height=0.6, color=colour, label=label)
+                hatch = HATCHES[index % len(HATCHES)]
+                axes.barh(
+                    row, width, left=left, height=0.6, color=colour, hatch=hatch,
+                    edgecolor="white", linewidth=0, label=label,
+                )  # fmt: skip
                 left += width
-        _name_rows(axes, list(shares))
+        name_rows(axes, list(shares))
         axes.set_xlabel("share of decode time (%)")
         axes.set_xlim(0, 100)
         if shares:
-            figure.legend(loc="outside upper right", ncols=4)
+            figure.legend(loc="outside upper left", ncols=4)
         return figure
 
 
@@ -231,17 +256,21 @@ def acceptance_figure(per_position: Mapping[str, Sequence[float]]) -> Figure:
     """The share of rounds whose token at each drafted position was accepted."""
     longest = max((len(values) for values in per_position.values()), default=1)
     with style():
-        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, 3.2), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, 2.1), layout="constrained")
         axes = figure.add_subplot()
         for index, (name, values) in enumerate(per_position.items()):
             positions = list(range(1, len(values) + 1))
             colour = PALETTE[index % len(PALETTE)]
-            axes.plot(positions, list(values), marker="o", color=colour, label=name)
+            marker, dash = MARKERS[index % len(MARKERS)], DASHES[index % len(DASHES)]
+            axes.plot(
+                positions, list(values), marker=marker, markersize=3, linestyle=dash, color=colour,
+                label=name,
+            )  # fmt: skip
         axes.set(ylim=(0, 1), xticks=list(range(1, longest + 1)))
         axes.set_xlabel("drafted position")
-        axes.set_ylabel("accepted, share of rounds")
+        axes.set_ylabel("share of rounds accepted")
         if per_position:
-            axes.legend()
+            figure.legend(loc="outside upper left", ncols=2)
         return figure
 
 
@@ -249,63 +278,67 @@ def verify_cost_figure(costs: Mapping[str, Mapping[int, Spread]]) -> Figure:
     """v(n) of each target with its band; flat at 1 is the memory wall, the slope is arithmetic."""
     sizes = sorted({size for values in costs.values() for size in values})
     with style():
-        figure = Figure(figsize=(_COLUMN_WIDTH_INCHES, 3.2), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, 2.1), layout="constrained")
         axes = figure.add_subplot()
         axes.axhline(1.0, color="#888888", linewidth=0.8)
         for index, (name, values) in enumerate(costs.items()):
             axes.errorbar(
                 list(values),
                 [spread.value for spread in values.values()],
-                yerr=_error_bars(list(values.values())),
-                marker="o",
-                capsize=3,
+                yerr=error_bars(list(values.values())),
+                marker=MARKERS[index % len(MARKERS)],
+                markersize=3,
+                linestyle=DASHES[index % len(DASHES)],
+                capsize=2,
                 color=PALETTE[index % len(PALETTE)],
                 label=name,
             )
         axes.set_xlabel("tokens in one target pass, n")
-        axes.set_ylabel("v(n): time over that of one token")
+        axes.set_ylabel("v(n): time over v(1)")
         axes.set_ylim(bottom=0)
         axes.set_xticks(sizes)
         if costs:
-            axes.legend()
+            figure.legend(loc="outside upper left", ncols=2)
         return figure
 
 
-def _draw_series(axes: Axes, series: PassSeries, colour: str) -> None:
+def _draw_series(axes: Axes, series: PassSeries, colour: str, marker: str) -> None:
     axes.plot(
         [x for _, x, _ in series.points],
         [y for _, _, y in series.points],
-        marker="o",
-        markersize=4,
+        marker=marker,
+        markersize=3,
         linewidth=0.8,
         color=colour,
         label=f"{series.label} (measured)",
     )
     for tokens, x, y in series.points:
-        axes.annotate(str(tokens), (x, y), (3, 3), textcoords="offset points", fontsize=7)
+        axes.annotate(str(tokens), (x, y), (3, 3), textcoords="offset points", fontsize=SMALL_FONT)
 
 
-def _error_bars(spreads: Sequence[Spread]) -> list[list[float]]:
+def error_bars(spreads: Sequence[Spread]) -> list[list[float]]:
     """Lengths below and above; none where there is no band, or where it lies to the other side."""
     below = [max(s.value - (s.value if s.low is None else s.low), 0.0) for s in spreads]
     above = [max((s.value if s.high is None else s.high) - s.value, 0.0) for s in spreads]
     return [below, above]
 
 
-def _bars_height(rows: Mapping[str, object]) -> float:
-    return 1.2 + 0.32 * max(len(rows), 1)
+def bars_height(rows: Mapping[str, object]) -> float:
+    return 0.7 + 0.2 * max(len(rows), 1)
 
 
-def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Names beside horizontal bars, the first at the top."""
     axes.set_yticks(range(len(names)), labels=list(names))
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
 
 
-def _footnote(figure: Figure, hidden: int) -> None:
+def footnote(figure: Figure, hidden: int) -> None:
     """A point that an axis cannot show is counted, not dropped in silence."""
     if hidden:
         verb = "is" if hidden == 1 else "are"
         noun = "entry" if hidden == 1 else "entries"
-        figure.text(0.01, 0.005, f"{hidden} {noun} without a value {verb} not shown", fontsize=7)
+        figure.text(
+            0.01, 0.005, f"{hidden} {noun} without a value {verb} not shown", fontsize=SMALL_FONT
+        )

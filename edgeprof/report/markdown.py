@@ -7,6 +7,7 @@ from edgeprof.analysis.summary import Summary
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.session_tables import (
     acceptance_table,
+    bench_table,
     ceiling_table,
     environment_table,
     latency_table,
@@ -42,6 +43,15 @@ PLOTS = {
     "acceptance": "Acceptance by drafted position",
     "verify-cost": "v(n): what checking n tokens in one pass costs",
     "roofline": "Held passes under the measured ceilings; numbers are tokens in a pass",
+    "timeline": "What the machine did over time; bands of grey tell the legs apart",
+    "contention": "Speed of the target beside an antagonist, over the bandwidth that it takes",
+    "energy": "Energy of one emitted token",
+}
+
+_UNREAD = {
+    "power_w": "power and energy: no power sensor was read in this session",
+    "gpu_busy_frac": "GPU load: no GPU was read in this session",
+    "temp_c": "temperatures: no sensor was read",
 }
 
 _HOW = """\
@@ -128,6 +138,8 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
     yield pipe_table(repeat_table(summary))
     yield pipe_table(latency_table(summary))
     yield _titled("Synthetic tests", pipe_table(synthetic_table(summary)))
+    if summary.session.kind not in OBSERVED_KINDS:
+        yield _titled("As llama-bench lists it", pipe_table(bench_table(summary)))
     yield _titled("Output", _output(summary))
     yield _titled(
         "Where the time goes",
@@ -147,6 +159,9 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
         pipe_table(pass_table(summary)),
         _plot("roofline", plots),
     )
+    yield _titled("Contention", _plot("contention", plots))
+    yield _titled("Energy", _plot("energy", plots))
+    yield _titled("Timeline", _plot("timeline", plots))
     yield _titled(
         "Phases",
         pipe_table(phase_table(summary.phases, summary.session.duration_s)),
@@ -209,21 +224,19 @@ def _not_measured(summary: Summary) -> Iterator[str]:
 
 
 def _not_decoded(summary: Summary) -> Iterator[str]:
-    """What a run of decoding lacks."""
-    if not _has(summary, "power_w"):
-        yield "power and energy: no power sensor was read in this session"
-    if not _has(summary, "gpu_busy_frac"):
-        yield "GPU load: no GPU was read in this session"
+    """What a run of decoding lacks, less what the sources have told the reason of."""
+    for family, reason in _UNREAD.items():
+        told = any(one.signal.partition(".")[0] == family for one in summary.absent)
+        if not told and not _has(summary, family):
+            yield reason
     if not _has(summary, "dram_bandwidth_bytes_per_s"):
-        yield "memory traffic: no counter was read; bandwidth is modelled"
+        yield "bytes of the memory bus: no counter was read; bandwidth is modelled from the weights"
     if not summary.contention.targets:
         yield "contention for the memory bus: not part of this recipe"
     if not summary.verify_cost:
         yield "v(n), the cost of verification: no held passes in this session"
     if not summary.ceilings:
         yield "ceilings of the machine: no ceiling legs in this session"
-    if not summary.temperatures:
-        yield "temperatures: no sensor was read"
     for comparison in summary.comparisons:
         if comparison.predicted_speedup is None:
             yield f"predicted speed-up of {escaped(comparison.variant)}: v or c was not held"

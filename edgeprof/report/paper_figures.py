@@ -14,7 +14,15 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
-from edgeprof.report.figures import PALETTE, style
+from edgeprof.report.figures import (
+    DASHES,
+    FONT,
+    MARKERS,
+    PALETTE,
+    SMALL_FONT,
+    WIDTH_INCHES,
+    style,
+)
 from edgeprof.report.paper_series import (
     GainLine,
     GainMap,
@@ -29,12 +37,7 @@ from edgeprof.report.paper_series import (
 )
 from edgeprof.units import show, show_gib
 
-WIDTH_INCHES = 85 / 25.4
-_FONT = 7.0
-_SMALL_FONT = 6.0  # points; what is set smaller cannot be read at this width
 _LINE_INCHES = 0.125  # of a legend or title
-_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||")
 _LIGHT = ("#9ECAE1", "#FDD0A2", "#FFFFFF", "#DADAEB", "#BDBDBD", "#636363")  # below dark hatches
 _GREY = "#777777"
@@ -50,9 +53,9 @@ def roofline_figure(series: Roofline) -> Figure:
     entries = 2 * len(series.roofs) + len(groups)
     with _column(series.title, 2.3, entries) as (figure, axes):
         left, right = _decades(series.roofs, shown)
-        for roof, colour, dash in zip(series.roofs, cycle(PALETTE), cycle(_DASHES)):
+        for roof, colour, dash in zip(series.roofs, cycle(PALETTE), cycle(DASHES)):
             _draw_roof(axes, roof, colour, dash, left, right, named=len(series.roofs) == 1)
-        markers = cycle(_MARKERS)
+        markers = cycle(MARKERS)
         for name, kind in groups:
             points = [p for p in shown if (p.series, p.kind) == (name, kind)]
             colours = ["black"] if len(series.roofs) == 1 else PALETTE
@@ -67,7 +70,7 @@ def roofline_figure(series: Roofline) -> Figure:
 def rates_figure(series: RatesByContext) -> Figure:
     """Decoding rate over depth: the bound as a line, what is to be expected as a band."""
     with _column(series.title, 2.0, 2 * len(series.lines) + 1) as (figure, axes):
-        for line, colour, dash in zip(series.lines, cycle(PALETTE), cycle(_DASHES)):
+        for line, colour, dash in zip(series.lines, cycle(PALETTE), cycle(DASHES)):
             _draw_rates(axes, line, colour, dash)
         axes.set_xlabel("depth of the cache (tokens)")
         axes.set_ylabel("decoding (tokens/s)")
@@ -81,7 +84,7 @@ def gains_figure(series: GainsByLength) -> Figure:
     """Speed-up over draft length; the best length of each acceptance is filled."""
     with _column(series.title, 2.0, len(series.lines) + 1) as (figure, axes):
         axes.axhline(1.0, color=_GREY, linewidth=0.8)
-        for line, colour, marker in zip(series.lines, cycle(PALETTE), cycle(_MARKERS)):
+        for line, colour, marker in zip(series.lines, cycle(PALETTE), cycle(MARKERS)):
             _draw_gains(axes, line, colour, marker, band=len(series.lines) == 1)
         longest = max((max(line.lengths) for line in series.lines), default=1)
         axes.set_xticks(range(1, longest + 1, max(1, math.ceil(longest / 8))))
@@ -136,10 +139,10 @@ def _column(title: str, height: float, entries: int) -> Iterator[tuple[Figure, A
     """A figure as wide as a column and as high as its axes, title and legend want."""
     lines = textwrap.wrap(title, 56)
     height += _LINE_INCHES * (len(lines) + entries)
-    with style(font_size=_FONT, small_font_size=_SMALL_FONT):
+    with style(font_size=FONT, small_font_size=SMALL_FONT):
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
         axes = figure.add_subplot()
-        axes.tick_params(labelsize=_SMALL_FONT)
+        axes.tick_params(labelsize=SMALL_FONT)
         axes.set_title("\n".join(lines), loc="left", parse_math=False)
         yield figure, axes
 
@@ -189,7 +192,7 @@ def _draw_roof(
             early = math.log(ridge / left) < _ROOMY * math.log(right / left)
             axes.annotate(f"{name}: {show(peak, 'FLOP/s')}", (ridge if early else right, peak),
                           (10 if early else 0, 1), ha="left" if early else "right",
-                          textcoords="offset points", fontsize=_SMALL_FONT)  # fmt: skip
+                          textcoords="offset points", fontsize=SMALL_FONT)  # fmt: skip
 
 
 def _draw_points(axes: Axes, points: Sequence[Point], marker: str, colours: Sequence[str]) -> None:
@@ -257,7 +260,7 @@ def _draw_map(figure: Figure, axes: Axes, series: GainMap) -> None:
                  colors="black", linewidths=1.2, linestyles="--")  # fmt: skip
     axes.plot([], [], color="black", linestyle="--", linewidth=1.2, label="break-even")
     bar = figure.colorbar(drawn, ax=axes, spacing="uniform")
-    bar.ax.tick_params(labelsize=_SMALL_FONT)
+    bar.ax.tick_params(labelsize=SMALL_FONT)
     bar.set_label("speed-up at the best K")
 
 
@@ -274,7 +277,7 @@ def _draw_bar(axes: Axes, row: int, bar: MemoryBar, looks: dict[str, tuple[str, 
     total = sum(bar.parts.values())
     verdict = "fits" if total <= bar.dram_bytes else "does not fit"
     axes.text(0, row - 0.4, f"{bar.label}: {show_gib(total)} of {show_gib(bar.dram_bytes)},"
-              f" {verdict}", fontsize=_SMALL_FONT, va="bottom", parse_math=False)  # fmt: skip
+              f" {verdict}", fontsize=SMALL_FONT, va="bottom", parse_math=False)  # fmt: skip
 
 
 def _grade(share: float) -> tuple[float, float, float]:

@@ -37,6 +37,39 @@ def synthetic_table(summary: Summary) -> Table:
     return Table(("test", "model", "tokens/s", "n"), rows, left=2)
 
 
+def bench_table(summary: Summary) -> Table:
+    """The same rates in the columns of llama-bench, to paste beside its tables. A variant's test is
+    ``tg`` with the tokens asked for, and what drafted."""
+    headers = ("model", "size", "params", "backend", "threads", "test", "t/s", "n")
+    rows = []
+    for leg in summary.legs:
+        model = summary.models.get(leg.target)
+        if model is None:
+            continue
+        size, parameters = model.resident_weight_bytes, model.parameters
+        rows.append(
+            (
+                f"{PurePath(model.source).name} {leg.target}",
+                _NONE if size is None else f"{size / 2**30:.2f} GiB",
+                _NONE if parameters is None else f"{parameters / 1e9:.2f} B",
+                model.provider,
+                str(model.threads),
+                leg.name if leg.kind == "test" else _test_name(summary, leg),
+                rate(leg),
+                str(len(leg.tokens_per_s_by_repeat)),
+            )
+        )
+    return Table(headers, rows)
+
+
+def _test_name(summary: Summary, leg: VariantFigures) -> str:
+    name = f"tg{_text(summary.session.recipe, 'new_tokens')}"
+    if leg.drafter is None:
+        return name
+    length = "" if leg.draft_tokens is None else f" k={leg.draft_tokens}"
+    return f"{name} +spec {leg.drafter}{length}"
+
+
 def decoded(summary: Summary) -> list[VariantFigures]:
     """The variants that answered prompts."""
     return [leg for leg in summary.legs if leg.kind != "test"]
@@ -313,10 +346,19 @@ def _decoding_rows(summary: Summary) -> list[tuple[str, str]]:
         ("Python, numpy", f"{_text(environment, 'python')}, {_text(environment, 'numpy')}"),
         ("recipe", _text(recipe, "name")),
         ("prompts", _prompts(summary.session.prompts)),
+        ("draft lengths K", _draft_lengths(summary)),
         ("new tokens, seed", f"{_text(recipe, 'new_tokens')}, {_text(recipe, 'seed')}"),
         ("sampling", _sampling(recipe.get("sampling"))),
         ("load time", _loads(summary)),
     ]
+
+
+def _draft_lengths(summary: Summary) -> str:
+    """Of every variant that drafts a fixed number of tokens."""
+    lengths = {
+        leg.variant: leg.draft_tokens for leg in summary.legs if leg.draft_tokens is not None
+    }
+    return ", ".join(f"{variant}: {k}" for variant, k in lengths.items()) or "none"
 
 
 def _temperatures(summary: Summary) -> str:

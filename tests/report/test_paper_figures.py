@@ -16,10 +16,9 @@ from edgeprof.analysis.outlook import Outlook, outlook
 from edgeprof.analysis.plan import Plan, plan
 from edgeprof.catalog import engines, find_device, find_engine, find_kv_type, find_model
 from edgeprof.quantity import Band
-from edgeprof.report.figures import make_legible
+from edgeprof.report.figures import WIDTH_INCHES, make_legible
 from edgeprof.report.paper import outlook_figure, plan_figure
 from edgeprof.report.paper_figures import (
-    WIDTH_INCHES,
     gains_figure,
     map_figure,
     memory_figure,

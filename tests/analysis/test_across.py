@@ -1,0 +1,125 @@
+"""Sessions beside each other: ratios worked out by hand, noise told from difference."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from edgeprof.analysis.across import Across, Cell, compare_sessions, conflicts_of, ratio_of
+from edgeprof.analysis.summary import summarise
+from edgeprof.session.records import Session
+
+
+def across(*sessions: Session) -> Across:
+    return compare_sessions(sessions, [summarise(session) for session in sessions])
+
+
+def slower(made_session: Session, factor: float) -> Session:
+    """The same session with every answer's decoding stretched."""
+    requests = [
+        msgspec.structs.replace(
+            request,
+            t1_ns=request.first_token_ns
+            + round(((request.t1_ns or 0) - (request.first_token_ns or 0)) * factor),
+        )
+        for request in made_session.requests
+        if request.first_token_ns is not None
+    ]
+    return msgspec.structs.replace(made_session, requests=requests)
+
+
+def test_a_session_beside_itself_is_no_difference(made_session: Session) -> None:
+    found = across(made_session, made_session)
+    assert found.ratios and found.conflicts == [] and found.differences == []
+    assert {one.finding for one in found.ratios} == {"no difference beyond noise"}
+    assert all(one.ratio.value == 1.0 and one.paired for one in found.ratios)
+
+
+def test_twice_the_decode_time_is_half_the_rate(made_session: Session) -> None:
+    found = across(made_session, slower(made_session, 2.0))
+    rates = {one.name: one for one in found.ratios if one.metric == "tokens_per_s"}
+    # 8 tokens in 160 ms and, in the second repeat, in 200: 16 over 0.36 s against half of that
+    assert rates["fp32"].base_value == pytest.approx(16 / 0.36)
+    assert rates["fp32"].value == pytest.approx(16 / 0.72)
+    assert rates["fp32"].ratio.value == pytest.approx(0.5)
+    # repeats are drawn apart: at worst the base drew twice the fast one, the other the slow one
+    assert rates["fp32"].ratio.low == pytest.approx(0.5 / 1.25)
+    assert rates["fp32"].ratio.high == pytest.approx(0.5 * 1.25)
+    assert rates["fp32"].finding == "lower"
+    first = [one for one in found.ratios if one.metric == "ttft_s"]
+    assert {one.finding for one in first} == {"no difference beyond noise"}
+
+
+def test_ten_per_cent_between_repeats_that_differ_by_more_is_noise(made_session: Session) -> None:
+    found = across(made_session, slower(made_session, 1.1))
+    assert {one.finding for one in found.ratios} == {"no difference beyond noise"}
+
+
+def test_the_interval_covers_what_is_true() -> None:
+    """Of sessions with the same true rate 95 % of the intervals hold 1; here at least 88 of 100."""
+    rng = random.Random(1)
+    covered = 0
+    for _ in range(100):
+        base, other = (
+            {
+                (str(prompt), repeat): [Cell(100.0, 1.0 + 0.1 * rng.gauss(0, 1))]
+                for prompt in range(8)
+                for repeat in range(5)
+            }
+            for _ in range(2)
+        )
+        ratio = ratio_of(base, other, source="test")
+        assert ratio is not None and ratio.low is not None and ratio.high is not None
+        covered += ratio.low <= 1 <= ratio.high
+    assert covered >= 88
+
+
+def test_p14_one_prompt_and_one_repeat_have_no_band() -> None:
+    cell = {("p", 0): [Cell(10.0, 1.0)]}
+    ratio = ratio_of(cell, {("p", 0): [Cell(20.0, 1.0)]}, source="test")
+    assert ratio is not None and ratio.value == 2.0
+    assert ratio.low is None and ratio.high is None
+
+
+def test_other_prompts_are_compared_each_over_its_own() -> None:
+    base = {("a", 0): [Cell(10.0, 1.0)], ("b", 0): [Cell(10.0, 1.0)]}
+    other = {("c", 0): [Cell(30.0, 1.0)], ("d", 0): [Cell(30.0, 1.0)]}
+    ratio = ratio_of(base, other, source="test")
+    assert ratio is not None and (ratio.low, ratio.value, ratio.high) == (3.0, 3.0, 3.0)
+
+
+def test_boards_modes_and_model_files_must_agree(made_session: Session) -> None:
+    info = made_session.info
+    models = {
+        name: msgspec.structs.replace(model, sha256="0" * 64) for name, model in info.models.items()
+    }
+    other = msgspec.structs.replace(
+        made_session,
+        info=msgspec.structs.replace(
+            info, device={**info.device, "name": "Other", "power_mode": "MAXN"}, models=models
+        ),
+    )
+    summaries = [summarise(made_session), summarise(other)]
+    conflicts = {one.what: one.values for one in conflicts_of(summaries)}
+    assert {"board", "power mode"} <= set(conflicts)
+    assert any(what.startswith("model ") for what in conflicts)
+    found = across(made_session, other)
+    assert {one.key for one in found.differences} >= {"device.name", "device.power_mode"}
+
+
+def test_no_private_key_is_shown(made_session: Session) -> None:
+    info = made_session.info
+    other = msgspec.structs.replace(
+        made_session,
+        info=msgspec.structs.replace(info, device={**info.device, "serial_number": "1423"}),
+    )
+    found = across(made_session, other)
+    assert b"1423" not in msgspec.json.encode(found) and found.differences == []
+
+
+def test_nothing_shared_is_nothing_compared(made_session: Session, maker: Any) -> None:
+    maker.decode_leg("other")
+    found = across(made_session, maker.session())
+    assert found.ratios == []
+    assert {leg["session"] for leg in found.legs} == {0, 1}
