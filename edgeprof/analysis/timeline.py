@@ -94,11 +94,26 @@ def timeline_of(
         passes={phase: [_pass(one, span) for one in some] for phase, some in kept.items()},
         rounds=_round_marks(rounds, session.passes, span),
         lines=[
-            _line(channel, span, most_points)
+            line_of(channel, span.t0_ns, most_points)
             for channel in chosen_channels(channels_of(session)).values()
         ],
         moments=[_moment(event, span) for event in events],
         left_out={what: count for what, count in missing.items() if count},
+    )
+
+
+def line_of(channel: Channel, start_ns: int, most: int) -> Line:
+    """``most`` readings of a channel or fewer, in seconds since ``start_ns``; NaN in the gaps."""
+    times_s = (channel.times_ns - start_ns) / 1e9
+    kept = thinned(times_s, channel.values, most)
+    run = np.concatenate([[0], np.cumsum(~channel.held)])  # readings of one run are held together
+    gaps = np.flatnonzero(np.diff(run[kept])) + 1
+    between_s = (times_s[kept[gaps - 1]] + times_s[kept[gaps]]) / 2
+    return Line(
+        name=channel.signal.name,
+        source=channel.signal.source,
+        times_s=np.insert(times_s[kept], gaps, between_s),
+        values=np.insert(channel.values[kept], gaps, np.nan),
     )
 
 
@@ -171,20 +186,6 @@ def _round_marks(rounds: Sequence[Round], passes: Iterable[Pass], span: Span) ->
         )
         for one in rounds
     ]
-
-
-def _line(channel: Channel, span: Span, most: int) -> Line:
-    times_s = (channel.times_ns - span.t0_ns) / 1e9
-    kept = thinned(times_s, channel.values, most)
-    run = np.concatenate([[0], np.cumsum(~channel.held)])  # readings of one run are held together
-    gaps = np.flatnonzero(np.diff(run[kept])) + 1
-    between_s = (times_s[kept[gaps - 1]] + times_s[kept[gaps]]) / 2
-    return Line(
-        name=channel.signal.name,
-        source=channel.signal.source,
-        times_s=np.insert(times_s[kept], gaps, between_s),
-        values=np.insert(channel.values[kept], gaps, np.nan),
-    )
 
 
 def _moment(event: Event, span: Span) -> Moment:

@@ -114,15 +114,15 @@ def _sections(
     charts: Mapping[str, PageChart],
 ) -> Iterator[PageSection]:
     """Those of the Markdown report; the timeline after its opening, the answers after its figures.
-    A chart stands in for the plot of its name."""
-    text = named(markdown(summary, list(plots)))
-    places = {name: _place(name, chart) for name, chart in charts.items()}
+    A chart stands in for the plot of its name, which shows where scripts do not run."""
+    text = named(markdown(summary, [name for name in plots if name != "timeline.svg"]))
     figures = {name: _address(plot) for name, plot in plots.items()}
-    figures |= {f"{name}.svg": place for name, place in places.items()}
+    for name, chart in charts.items():
+        figures[f"{name}.svg"] = _place(name, chart, figures.get(f"{name}.svg"))
     opening, *rest = sections_html(text, figures, [named(stamp) for stamp in stamps(summary)])
     yield opening
-    if "timeline" in places and "timeline.svg" not in plots:
-        yield PageSection.of("Timeline", places["timeline"])
+    if "timeline" in charts:
+        yield PageSection.of("Timeline", figures["timeline.svg"])
     answers = answers_html(session)
     for section in rest:
         if answers and section.title in _AFTER_ANSWERS:
@@ -131,10 +131,14 @@ def _sections(
         yield section
 
 
-def _place(name: str, chart: PageChart) -> str:
-    """Where a chart is drawn: its keys above, what is said of it below."""
+def _place(name: str, chart: PageChart, still: str | None) -> str:
+    """Where a chart is drawn: its keys above, what is said of it below; ``still`` is the address of
+    the plot that it stands in for."""
     return Template(_part("chart.html")).substitute(
-        name=name, label=chart.label, notes=as_html(chart.notes)
+        name=name,
+        label=chart.label,
+        notes=as_html(chart.notes),
+        still=f'<img src="{still}" alt="{chart.label}">' if still else "",
     )
 
 

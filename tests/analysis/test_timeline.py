@@ -3,12 +3,14 @@
 from math import isnan
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from edgeprof.analysis.timeline import Timeline, timeline_of
+from edgeprof.analysis.channels import Channel
+from edgeprof.analysis.timeline import Timeline, line_of, timeline_of
 from edgeprof.session.columns import Samples, Tokens
-from edgeprof.session.records import Event, Session
+from edgeprof.session.records import Event, Session, Signal
 
 MS = 1_000_000
 
@@ -67,6 +69,30 @@ def test_signals_have_gaps_where_nothing_is_known(maker: Any) -> None:
     assert isnan(line.values[3])
     assert line.values[[0, 1, 2, 4, 5]].tolist() == [5.0, 6.0, 7.0, 12.0, 13.0]
     assert leg == 1
+
+
+def test_p15_eight_hours_keep_their_peaks_and_their_gap() -> None:
+    """57 600 samples at 2 Hz, all 10 W but one of 99 W and one of 1 W; one gap."""
+    values = np.full(57_600, 10.0)
+    values[31_234], values[44_444] = 99.0, 1.0
+    held = np.full(57_599, True)
+    held[50_399] = False
+    line = line_of(
+        Channel(
+            signal=Signal(id=1, name="power_w.total", unit="W", source="sysfs"),
+            times_ns=np.arange(57_600) * 500 * MS + 7 * MS,
+            values=values,
+            held=held,
+            qualities={"ok": 57_600},
+            suspect=None,
+        ),
+        7 * MS,
+        600,
+    )
+    assert len(line.values) <= 601
+    assert line.times_s[line.values == 99.0].tolist() == [31_234 / 2]
+    assert line.times_s[line.values == 1.0].tolist() == [44_444 / 2]
+    assert line.times_s[np.isnan(line.values)].size == 1
 
 
 def test_a_leg_that_nobody_saw_end_reaches_to_the_end(maker: Any) -> None:

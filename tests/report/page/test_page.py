@@ -182,8 +182,9 @@ def test_without_scripts_all_figures_are_there_and_the_charts_say_why_not(
     page = context.new_page()
     page.goto(board_page.as_uri())
     assert page.locator("table").first.is_visible()
+    assert page.locator("noscript img").count() == 2
     for words in page.locator("noscript").all():
-        assert words.is_visible() and "needs JavaScript" in words.inner_text()
+        assert words.is_visible() and "need JavaScript" in words.inner_text()
     assert page.locator("noscript").count() == 2
     context.close()
 
