@@ -23,7 +23,7 @@ MS = 1_000_000
 
 @pytest.fixture(scope="module")
 def page(made_session: Session) -> str:
-    return html(made_session, summarise(made_session), {})
+    return html(made_session, summarise(made_session), {"roofline.svg": b"<svg/>"})
 
 
 def inflated(page: str, name: str) -> str:
@@ -57,7 +57,8 @@ def test_it_has_every_section_of_the_markdown_report(page: str, made_session: Se
 
 def test_its_charts_are_those_that_it_has_places_for(page: str) -> None:
     charts = json.loads(inflated(page, "charts"))
-    assert list(charts) == re.findall(r'<figure class="chart" id="([^"]*)">', page)[:1]
+    places = re.findall(r'<figure class="chart" id="([^"]*)">', page)
+    assert list(charts) == places == ["timeline", "roofline"]
     assert charts["timeline"]["x_title"] == "time since the start (s)"
 
 
@@ -108,4 +109,6 @@ def test_p15_eight_hours_are_a_page_of_less_than_five_megabytes(maker: Any, tmp_
     assert path.stat().st_size < 5e6
     drawn = json.loads(inflated(path.read_text(), "charts"))["timeline"]["traces"]
     assert max(len(trace["x"]["bdata"]) for trace in drawn) < 5 * 4000 * 8 * 4 / 3 + 4
-    assert "kept in the session: 16" in path.read_text()  # so many thousand rounds
+    left = re.search(r"kept in the session: (\d+) rounds, (\d+) passes", path.read_text())
+    assert left is not None
+    assert int(left[1]) >= 20_000 - 4_000 and int(left[2]) >= 40_000 - 8_000
