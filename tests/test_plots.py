@@ -3,6 +3,7 @@
 import runpy
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +11,8 @@ from click.testing import CliRunner
 from edgeprof.cli.commands import cli
 
 PLOTS = Path(__file__).parents[1] / "plots"
-GALLERY: dict[str, str] = runpy.run_path(str(PLOTS / "make.py"))["GALLERY"]
+MAKE: dict[str, Any] = runpy.run_path(str(PLOTS / "make.py"))
+GALLERY: dict[str, str] = MAKE["GALLERY"]
 
 
 @pytest.mark.parametrize("name", GALLERY)
@@ -28,3 +30,25 @@ def test_every_figure_has_its_csv_and_its_command_in_the_readme() -> None:
         assert (PLOTS / f"{name}.csv").exists()
         (line,) = (line for line in readme.splitlines() if f"`{name}.svg`" in line)
         assert line.endswith(f"| `edgeprof {arguments}` |")
+
+
+@pytest.mark.parametrize("name", MAKE["MEASURED"])
+def test_measured_figures_show_what_their_session_holds(name: str) -> None:
+    """Drawn again from the recorded session, read back from the artists."""
+    folder = PLOTS / name
+    figures = MAKE["measured_figures"](name)
+    assert figures and {path.stem for path in folder.glob("*.svg")} == set(figures)
+    for stem, figure in figures.items():
+        kept = (folder / f"{stem}.csv").read_text(encoding="utf-8")
+        assert MAKE["drawn_rows"](figure) == kept, f"{name}/{stem}: run make plots"
+
+
+@pytest.mark.parametrize("name", MAKE["MEASURED"])
+def test_measured_figures_are_stamped_and_in_the_readmes(name: str) -> None:
+    stems = {path.stem for path in (PLOTS / name).glob("*.svg")}
+    (stamp,) = {MAKE["measured_figures"](name)[stem]._supxlabel.get_text() for stem in stems}
+    assert ("simulated samples" in stamp) == name.startswith("emulated")
+    readme = (PLOTS / "README.md").read_text(encoding="utf-8")
+    for stem in stems:
+        assert f"`{name}/{stem}.svg`" in readme
+    assert f"`edgeprof report plots/sessions/{name}.sqlite" in readme

@@ -25,7 +25,7 @@ from edgeprof.report.figures import (
 )
 
 _PANEL_INCHES = 0.75
-_NAMED_STRETCHES = 12  # more names than that would lie over each other
+_NAMED_SHARE = 0.04  # of the time; shorter stretches have no room for a name
 _GREY = "#777777"
 
 
@@ -89,6 +89,7 @@ def timeline_figure(panels: Sequence[Panel], stretches: Sequence[Stretch]) -> Fi
             _shade(axes, stretches)
         _name_stretches(rows[0], stretches)
         rows[-1].set_xlabel("time (s)")
+        figure.align_ylabels()
         return figure
 
 
@@ -175,32 +176,32 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.margins(x=0)
     highest = max((v for line in panel.lines for v in line.values if v == v), default=1.0)
     axes.set_ylim(0, 1.45 * highest if highest > 0 else 1.0)  # room for the names above the lines
-    axes.legend(loc="upper left", ncols=3, borderaxespad=0.1, handlelength=1.4)
+    legend = axes.legend(
+        loc="upper left", ncols=3, borderaxespad=0.1, handlelength=1.4, columnspacing=1.0
+    )
+    legend.set_in_layout(False)  # a long name must not make the panels narrow
 
 
 def _shade(axes: Axes, stretches: Sequence[Stretch]) -> None:
-    """Every second label in grey, so that neighbours are told apart."""
-    labels = list(dict.fromkeys(stretch.label for stretch in stretches))
-    for stretch in stretches:
-        if labels.index(stretch.label) % 2:
-            axes.axvspan(stretch.start_s, stretch.end_s, color="#000000", alpha=0.08, linewidth=0)
+    """Every second one in grey, so that neighbours are told apart."""
+    for stretch in stretches[1::2]:
+        axes.axvspan(stretch.start_s, stretch.end_s, color="#000000", alpha=0.08, linewidth=0)
 
 
 def _name_stretches(axes: Axes, stretches: Sequence[Stretch]) -> None:
-    """Above the topmost panel, where there is room."""
-    if len(stretches) > _NAMED_STRETCHES:
-        return
+    """Above the topmost panel, those that are long enough."""
+    whole_s = sum(stretch.end_s - stretch.start_s for stretch in stretches)
     for stretch in stretches:
-        middle = (stretch.start_s + stretch.end_s) / 2
+        if stretch.end_s - stretch.start_s < _NAMED_SHARE * whole_s:
+            continue
         axes.annotate(
             stretch.label,
-            (middle, 1.0),
+            ((stretch.start_s + stretch.end_s) / 2, 1.0),
             (0, 2),
             xycoords=axes.get_xaxis_transform(),
             textcoords="offset points",
             rotation=30,
             fontsize=SMALL_FONT,
-            annotation_clip=True,
         )
 
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from edgeprof.analysis.channels import channels_of, chosen_channels, span_of
 from edgeprof.analysis.latency import TimeShare
 from edgeprof.analysis.summary import Summary
@@ -35,12 +37,12 @@ from edgeprof.session.records import Session
 
 # unit -> factor from SI, and the signals that are drawn in it
 _PANELS = (
-    ("GB/s", 1e-9, ("dram_bandwidth_bytes_per_s",)),
+    ("DRAM (GB/s)", 1e-9, ("dram_bandwidth_bytes_per_s",)),
     ("busy (%)", 100.0, ("emc_busy_frac", "gpu_busy_frac", "cpu_busy_frac")),
-    ("W", 1.0, ("power_w.total", "power_w.module_sum", "power_w.")),
-    ("°C", 1.0, ("temp_c.",)),
-    ("MHz", 1e-6, ("emc_clock_hz", "gpu_clock_hz")),
-    ("GiB", 2.0**-30, ("ram_used_bytes",)),
+    ("power (W)", 1.0, ("power_w.total", "power_w.module_sum", "power_w.")),
+    ("heat (°C)", 1.0, ("temp_c.",)),
+    ("clock (MHz)", 1e-6, ("emc_clock_hz", "gpu_clock_hz")),
+    ("RAM (GiB)", 2.0**-30, ("ram_used_bytes",)),
 )
 _LINES_A_PANEL = 3
 _LONGEST_NAME = 50
@@ -51,7 +53,15 @@ _PARTS = TimeShare.__struct_fields__
 
 def save_plots(session: Session, summary: Summary, folder: Path, form: str) -> list[str]:
     """Draws what the session has figures for; returns the names of the files, old ones replaced."""
-    drawn = {}
+    names = {f"{stem}.{form}": figure for stem, figure in figures_of(session, summary).items()}
+    for name, figure in names.items():
+        save_figure(figure, folder / name, force=True)
+    return list(names)
+
+
+def figures_of(session: Session, summary: Summary) -> dict[str, Figure]:
+    """By the stem of their files the figures that the session has something for."""
+    drawn: dict[str, Figure] = {}
     if rates := {leg.variant: leg.tokens_per_s_by_repeat for leg in decoded(summary)}:
         drawn["tokens-per-second"] = rates_figure(rates)
     if shares := time_shares(summary):
@@ -68,11 +78,9 @@ def save_plots(session: Session, summary: Summary, folder: Path, form: str) -> l
         drawn["contention"] = contention_figure(curves)
     if bars := energy_bars(summary):
         drawn["energy"] = energy_figure(bars, scope=energy_scope(summary))
-    names = {f"{stem}.{form}": figure for stem, figure in drawn.items()}
-    for name, figure in names.items():
+    for figure in drawn.values():
         stamp(figure, origin(summary))
-        save_figure(figure, folder / name, force=True)
-    return list(names)
+    return drawn
 
 
 def origin(summary: Summary) -> str:
@@ -145,7 +153,7 @@ def timeline_panels(session: Session) -> list[Panel]:
         for name in names[:_LINES_A_PANEL]:
             one = line_of(chosen[name], start_ns, _MOST_POINTS)
             line = Line(
-                label=label(name),
+                label=_short(name),
                 times_s=one.times_s.tolist(),
                 values=(one.values * factor).tolist(),
             )
@@ -216,6 +224,12 @@ def energy_scope(summary: Summary) -> str:
     """What rail it was, in a few words."""
     scopes = (leg.energy.scope for leg in summary.legs if leg.energy is not None)
     return next((scope for scope in scopes if scope), "").partition(" (")[0]
+
+
+def _short(name: str) -> str:
+    """Without what the panel says already: ``gpu`` of ``temp_c.gpu``, ``GPU`` of its load."""
+    member = name.partition(".")[2]
+    return member or label(name).rpartition(" ")[0]
 
 
 def _belongs(name: str, family: str) -> bool:

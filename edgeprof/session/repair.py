@@ -18,6 +18,7 @@ from edgeprof.errors import FileFault, UsageFault
 from edgeprof.session.records import SessionInfo
 from edgeprof.session.schema import RECORDS, Table
 from edgeprof.session.store import (
+    LARGEST_FILE_BYTES,
     SessionWriter,
     beside,
     check_header,
@@ -26,6 +27,9 @@ from edgeprof.session.store import (
     read_info_row,
     stored_columns,
 )
+
+_PAGE_BYTES_AT, _PAGES_AT = 16, 28  # in the header of every SQLite file, big-endian
+_LARGEST_PAGE_BYTES = 65536  # which is written as 1
 
 
 class Recovered(NamedTuple):
@@ -56,6 +60,7 @@ def repair(path: Path, output: Path, *, force: bool = False) -> list[Recovered]:
         for suffix in ("", "-wal", "-journal"):
             if beside(path, suffix).is_file():
                 shutil.copyfile(beside(path, suffix), beside(copy, suffix))
+        _lengthen(copy)
         try:
             with closing(_open(copy)) as connection:
                 check_header(path, connection)
@@ -65,6 +70,18 @@ def repair(path: Path, output: Path, *, force: bool = False) -> list[Recovered]:
             raise FileFault(
                 f"{path}: nothing can be recovered, its first page is not readable: {error}"
             ) from error
+
+
+def _lengthen(copy: Path) -> None:
+    """Gives a file that was cut the length that its header tells, with nothing in the new pages:
+    SQLite does not read a shorter one at all, and of this one all pages that are left."""
+    with copy.open("r+b") as file:
+        header = file.read(_PAGES_AT + 4)
+        page_bytes = int.from_bytes(header[_PAGE_BYTES_AT : _PAGE_BYTES_AT + 2], "big")
+        pages = int.from_bytes(header[_PAGES_AT : _PAGES_AT + 4], "big")
+        told_bytes = pages * (_LARGEST_PAGE_BYTES if page_bytes == 1 else page_bytes)
+        if copy.stat().st_size < told_bytes <= LARGEST_FILE_BYTES:
+            file.truncate(told_bytes)
 
 
 def _open(copy: Path) -> sqlite3.Connection:

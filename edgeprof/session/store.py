@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound="Columns[Any]")
 
-_LARGEST_FILE_BYTES = 2 << 30
+LARGEST_FILE_BYTES = 2 << 30
 _MOST_ROWS = 20_000_000
 _SHORT_TEXT_BYTES = 32
 _LONGEST_CAUSE = 120  # SQLite quotes a damaged text in full
@@ -193,8 +193,8 @@ def read_session(path: Path) -> Session:
     if not path.is_file():
         raise UsageFault(f"{path}: no such session file")
     size = sum(part.stat().st_size for part in (path, beside(path, "-wal")) if part.is_file())
-    if size > _LARGEST_FILE_BYTES:
-        raise FileFault(f"{path}: {size} bytes, more than the {_LARGEST_FILE_BYTES} of any session")
+    if size > LARGEST_FILE_BYTES:
+        raise FileFault(f"{path}: {size} bytes, more than the {LARGEST_FILE_BYTES} of any session")
     try:
         with _opened(path) as connection:
             check_header(path, connection)

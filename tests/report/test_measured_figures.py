@@ -53,7 +53,7 @@ def test_timeline_has_a_panel_a_unit_over_one_time() -> None:
     assert len(upper.patches) == len(lower.patches) == 1  # every second stretch is shaded
 
 
-def test_many_legs_are_shaded_and_not_named() -> None:
+def test_short_legs_are_shaded_and_not_named() -> None:
     line = Line(label="power", times_s=[0.0, 50.0], values=[5.0, 6.0])
     legs = [Stretch(label=f"v{n % 2}", start_s=n, end_s=n + 1.0) for n in range(50)]
     figure = timeline_figure([Panel(unit="W", lines=[line])], legs)
@@ -127,7 +127,7 @@ def with_power(maker: Any) -> Session:
 def test_series_of_a_session(maker: Any) -> None:
     session = with_power(maker)
     (panel,) = timeline_panels(session)
-    assert panel.unit == "W" and set(panel.lines[0].values) == {8.0}
+    assert panel.unit == "power (W)" and set(panel.lines[0].values) == {8.0}
     assert [stretch.label for stretch in stretches_of(session)] == ["fp32"]
     summary = summarise(session)
     # 8 tokens in 160 ms at 8 W
