@@ -202,8 +202,11 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Prompts are taken in by passes of at most ``prefill_tokens``, those of synthetic tests too.
     ``verify_tokens`` lists the pass sizes whose cost is measured on held passes, at
-    ``held_context_tokens``, ``held_repeats`` times each; empty: not measured. ``seed`` fixes all
-    that is left to chance: the tokens of probes and held passes, and what is sampled.
+    ``held_context_tokens``, ``held_repeats`` times each; empty: not measured. Where the board's
+    bandwidth is read, every kind of pass is also held ``held_legs`` times for ``held_leg_s``
+    seconds, for the bytes it moves; without that, for six windows of the counter. ``seed`` fixes
+    all that is left to chance: the tokens of probes and held passes, the order of held legs, and
+    what is sampled.
     """
 
     schema: Literal["edgeprof.recipe/1"]
@@ -226,6 +229,8 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     verify_tokens: list[Annotated[int, Meta(ge=1, le=256)]] = field(default_factory=list)
     held_context_tokens: Count = 256
     held_repeats: Count = 9
+    held_legs: Annotated[int, Meta(ge=0, le=100)] = 4
+    held_leg_s: Annotated[float, Meta(ge=0.1, le=600)] | None = None
     measure_ceiling: bool = True
     sampling: Sampling = Sampling()
     seed: Seed = 0

@@ -14,6 +14,7 @@ from edgeprof.session.records import Leg
 
 # Where a clock differs by more than this, a difference in speed says nothing about the variant.
 _CLOCK_TOLERANCE = 0.02
+_CLOCKS = ("emc_clock_hz", "gpu_clock_hz", "cpu_clock_hz")
 
 
 class Memory(Struct, frozen=True, kw_only=True):
@@ -161,7 +162,7 @@ def temperatures_of(readings: Readings) -> list[Temperature]:
 
 def clock_change(ours: Sequence[Leg], theirs: Sequence[Leg], readings: Readings) -> str | None:
     """Which clock ran at another rate in one set of legs than in the other, if any did."""
-    for name in ("emc_clock_hz", "gpu_clock_hz", "cpu_clock_hz"):
+    for name in _CLOCKS:
         here = [value for leg in ours for value in readings.values(name, leg)]
         there = [value for leg in theirs for value in readings.values(name, leg)]
         if not here or not there:
@@ -172,6 +173,26 @@ def clock_change(ours: Sequence[Leg], theirs: Sequence[Leg], readings: Readings)
             return (
                 f"{name} was {abs(100 * change):.1f} % {'higher' if change > 0 else 'lower'} than "
                 f"in the baseline's legs; above {100 * _CLOCK_TOLERANCE:.0f} % nothing is compared"
+            )
+    return None
+
+
+def leg_clock_change(legs: Sequence[Leg], readings: Readings) -> str | None:
+    """Which clock did not run alike in all of these legs, or moved within one, if any did."""
+    for name in _CLOCKS:
+        means: list[tuple[float, str]] = []
+        for leg in legs:
+            values = readings.values(name, leg)
+            halves = values[: len(values) // 2], values[len(values) // 2 :]
+            means += [(statistics.fmean(half), leg.name) for half in halves if half]
+        if not means:
+            continue
+        (lowest, slow), (highest, fast) = min(means), max(means)
+        if highest > lowest * (1 + _CLOCK_TOLERANCE):
+            return (
+                f"{name} differs by {100 * (highest / lowest - 1):.1f} %: {lowest / 1e6:.0f} MHz "
+                f"in {slow}, {highest / 1e6:.0f} MHz in {fast}; above "
+                f"{100 * _CLOCK_TOLERANCE:.0f} % nothing is compared"
             )
     return None
 

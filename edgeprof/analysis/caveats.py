@@ -9,14 +9,11 @@ from typing import Any
 from edgeprof.analysis.board import ClockRange, Temperature
 from edgeprof.analysis.channels import SHORTER, SignalFigures, span_of
 from edgeprof.analysis.latency import rates_by_repeat, seconds
-from edgeprof.analysis.pass_cost import PassPoint
+from edgeprof.analysis.pass_cost import PassPoint, may_be_cached
 from edgeprof.analysis.provenance import sample_counts
 from edgeprof.analysis.variants import VariantRuns
 from edgeprof.session.records import Event, Leg, Session
 from edgeprof.units import show
-
-# A cache of half a model or more keeps a part of the weights from one pass to the next.
-_CACHE_FACTOR = 2
 
 # A rate that falls in every repeat and by this much in all is a trend, not noise.
 _TREND = 0.05
@@ -338,13 +335,13 @@ def _cache(session: Session) -> Iterable[str]:
         f"{name} ({model.streamed_weight_bytes / 1e6:.0f} MB)"
         for name, model in session.info.models.items()
         if model.streamed_weight_bytes is not None
-        and model.streamed_weight_bytes < _CACHE_FACTOR * cache
+        and may_be_cached(model, session.info.environment)
     ]
     if cached:
         yield (
             f"weights of less than twice the last-level cache ({cache / 1e6:.0f} MB), which may "
-            f"serve a part of them: {', '.join(cached)}; bytes over time then exceeds what DRAM "
-            "delivered"
+            f"serve a part of them: {', '.join(cached)}; bytes over time is no bandwidth of DRAM "
+            "then, and none is given"
         )
 
 

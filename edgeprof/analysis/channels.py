@@ -56,13 +56,13 @@ class Channel(Struct, frozen=True, kw_only=True, eq=False):
     """A signal from one source and its samples in the span; ``suspect`` says why not to believe it.
 
     ``times_ns`` and ``values`` hold the readings that are known, each at the middle of its read;
-    ``held`` says of each but the last whether nothing is missing between it and the next.
+    ``held`` the pairs of them between which nothing is missing, by the index of the first.
     """
 
     signal: Signal
     times_ns: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
-    held: npt.NDArray[np.bool_]
+    held: npt.NDArray[np.intp]
     qualities: dict[Quality, int]
     suspect: str | None
 
@@ -74,7 +74,7 @@ class Channel(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def intervals_s(self) -> npt.NDArray[np.float64]:
         """Between the readings that are held together."""
-        return np.diff(self.times_ns)[self.held] / 1e9
+        return (self.times_ns[self.held + 1] - self.times_ns[self.held]) / 1e9
 
     @property
     def covered_s(self) -> float:
@@ -85,7 +85,7 @@ class Channel(Struct, frozen=True, kw_only=True, eq=False):
         if not self.n:
             return None
         seconds = self.intervals_s
-        area = ((self.values[:-1] + self.values[1:])[self.held] / 2 * seconds).sum()
+        area = ((self.values[self.held] + self.values[self.held + 1]) / 2 * seconds).sum()
         covered_s = seconds.sum()
         return float(area / covered_s if covered_s > 0 else self.values.mean())
 
@@ -250,7 +250,7 @@ def _channel(
         signal=signal,
         times_ns=times_ns,
         values=values,
-        held=(np.diff(known) == 1) & (np.diff(times_ns) <= _GAP * usual_ns),
+        held=np.flatnonzero((np.diff(known) == 1) & (np.diff(times_ns) <= _GAP * usual_ns)),
         qualities=qualities,
         suspect=suspicion,
     )

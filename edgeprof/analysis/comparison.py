@@ -10,10 +10,8 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from edgeprof.analysis.acceptance import Acceptance
 from edgeprof.analysis.latency import phase_s
 from edgeprof.analysis.pass_cost import DraftCost, VerifyCost
-from edgeprof.analysis.speculation import expected_tokens_by_position, speedup
 from edgeprof.analysis.statistics import bootstrap_interval, resampled_grid
 from edgeprof.analysis.variants import Answer, VariantRuns
 from edgeprof.quantity import Quantity
@@ -74,13 +72,6 @@ class RoundCost(Struct, frozen=True, kw_only=True):
     @property
     def total(self) -> float:
         return self.draft + self.target + self.other
-
-
-class ShorterDraft(Struct, frozen=True, kw_only=True):
-    """What drafting only so many tokens would bring, time outside passes left out."""
-
-    draft_tokens: int
-    predicted_speedup: float
 
 
 def pairs_of(speculative: VariantRuns, plain: VariantRuns) -> list[Pair]:
@@ -198,31 +189,6 @@ def _mean_round_cost(
             return None
         total += count * (length * draft + verify)
     return total / sum(lengths.values())
-
-
-def shorter_drafts(
-    speculative: VariantRuns,
-    acceptance: Acceptance | None,
-    verify_costs: Sequence[VerifyCost],
-    draft_costs: Sequence[DraftCost],
-) -> list[ShorterDraft]:
-    """The predicted speed-up at every draft length up to this variant's.
-
-    For a draft model only: it drafts the same tokens first however many are asked for.
-    """
-    c = _draft_ratio(speculative, draft_costs)
-    if speculative.drafter_kind != "model" or acceptance is None or c is None or c.value is None:
-        return []
-    v = {cost.tokens: cost.measured for cost in verify_costs if cost.target == speculative.target}
-    found = []
-    survival = [rate for rate in acceptance.conditional_per_position if rate is not None]
-    for length in range(1, len(survival) + 1):
-        verify = _at(v, length + 1, "value")
-        if verify is not None:
-            tokens = expected_tokens_by_position(survival[:length])
-            gain = speedup(tokens, length, c.value, verify)
-            found.append(ShorterDraft(draft_tokens=length, predicted_speedup=gain))
-    return found
 
 
 def output_of(

@@ -238,7 +238,7 @@ class _Reduction:
 
     def _modelled_bytes(self, model: ModelRecord, passes: Sequence[Pass]) -> Quantity | None:
         """None for a model that the last-level cache may hold."""
-        sizes = [size for p in passes if (size := pass_bytes(model, p)) is not None]
+        sizes = [size for p in passes if (size := pass_bytes(model, p.tokens, p.context_tokens))]
         if not sizes:
             return None
         mean = statistics.fmean(sizes)

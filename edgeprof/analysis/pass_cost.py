@@ -18,7 +18,9 @@ from edgeprof.analysis.latency import seconds
 from edgeprof.analysis.statistics import median_of, ratio_of_medians
 from edgeprof.analysis.variants import VariantRuns
 from edgeprof.quantity import Quantity
-from edgeprof.session.records import Leg, ModelRecord, Pass, Session
+from edgeprof.session.records import Leg, ModelRecord, Pass, Session, SessionInfo
+
+_CACHE_FACTOR = 2
 
 
 class VerifyCost(Struct, frozen=True, kw_only=True):
@@ -47,7 +49,10 @@ class Ceiling(Struct, frozen=True, kw_only=True):
 
 
 class PassPoint(Struct, frozen=True, kw_only=True):
-    """A held pass as a point under the roof; shares are of the ceilings of the model's kernel."""
+    """A held pass as a point under the roof; shares are of the ceilings of the model's kernel.
+
+    Of a model that the last-level cache may serve, bytes over time are no bandwidth: None.
+    """
 
     model: str
     role: str
@@ -56,7 +61,7 @@ class PassPoint(Struct, frozen=True, kw_only=True):
     time_s: Quantity
     intensity_flop_per_byte: float
     flop_per_s: Quantity
-    bandwidth_bytes_per_s: Quantity
+    bandwidth_bytes_per_s: Quantity | None
     bandwidth_share: float | None
     flop_share: float | None
 
@@ -73,6 +78,14 @@ def held_passes(session: Session, held: str) -> dict[str, list[Pass]]:
         if pass_.leg_id in legs:
             found[legs[pass_.leg_id]].append(pass_)
     return found
+
+
+def held_seconds(session: Session, held: str) -> dict[str, dict[int, float]]:
+    """Medians of held passes by model and tokens."""
+    return {
+        model: {n: statistics.median(times) for n, times in _seconds_by_tokens(passes).items()}
+        for model, passes in held_passes(session, held).items()
+    }
 
 
 def verify_costs(session: Session) -> list[VerifyCost]:
@@ -172,19 +185,26 @@ def pass_points(session: Session, ceilings: Sequence[Ceiling]) -> list[PassPoint
             if model is None or not model.streamed_weight_bytes or not model.flop_per_token:
                 continue
             ceiling = ceiling_for(model, ceilings)
+            cached = may_be_cached(model, session.info.environment)
             points += [
-                _point(name, role, model, same_size, ceiling)
+                _point(name, role, model, same_size, ceiling, cached=cached)
                 for same_size in _by_tokens(passes).values()
             ]
     return points
 
 
 def _point(
-    name: str, role: str, model: ModelRecord, passes: list[Pass], ceiling: Ceiling | None
+    name: str,
+    role: str,
+    model: ModelRecord,
+    passes: list[Pass],
+    ceiling: Ceiling | None,
+    *,
+    cached: bool,
 ) -> PassPoint:
     first = passes[0]
     flop = first.tokens * (model.flop_per_token or 0)
-    total_bytes = pass_bytes(model, first) or 0
+    total_bytes = pass_bytes(model, first.tokens, first.context_tokens) or 0
     time_s = median_of([seconds(pass_) for pass_ in passes], source="held passes, median")
     assert time_s is not None and time_s.value is not None  # passes is never empty
     bandwidth, rate = total_bytes / time_s.value, flop / time_s.value
@@ -196,28 +216,40 @@ def _point(
         time_s=time_s,
         intensity_flop_per_byte=flop / total_bytes,
         flop_per_s=_modelled(rate, len(passes), "FLOP of the matrix products over pass time"),
-        bandwidth_bytes_per_s=_modelled(bandwidth, len(passes), _bytes_over_time(model)),
-        bandwidth_share=_share(bandwidth, ceiling.bandwidth_bytes_per_s if ceiling else None),
+        bandwidth_bytes_per_s=None
+        if cached
+        else _modelled(bandwidth, len(passes), _bytes_over_time(model)),
+        bandwidth_share=None
+        if cached
+        else _share(bandwidth, ceiling.bandwidth_bytes_per_s if ceiling else None),
         flop_share=_share(rate, ceiling.flop_per_s if ceiling else None),
     )
 
 
-def pass_bytes(model: ModelRecord, pass_: Pass) -> int | None:
+def pass_bytes(model: ModelRecord, tokens: int, context_tokens: int) -> int | None:
     """Weights once, and the keys and values of all tokens up to the pass's last."""
     if not model.streamed_weight_bytes:
         return None
-    cached = (model.kv_bytes_per_token or 0) * (pass_.context_tokens + pass_.tokens)
+    cached = (model.kv_bytes_per_token or 0) * (context_tokens + tokens)
     return model.streamed_weight_bytes + cached
 
 
-def target_bandwidth(runs: VariantRuns, models: Mapping[str, ModelRecord]) -> Quantity | None:
-    """Bytes over time of the target's passes while decoding."""
-    model = models.get(runs.target)
-    if model is None:
+def may_be_cached(model: ModelRecord, environment: Mapping[str, Any]) -> bool:
+    """A cache of half a model or more keeps a part of the weights from one pass to the next."""
+    cache = environment.get("last_level_cache_bytes")
+    weights = model.streamed_weight_bytes
+    return isinstance(cache, int) and weights is not None and weights < _CACHE_FACTOR * cache
+
+
+def target_bandwidth(runs: VariantRuns, info: SessionInfo) -> Quantity | None:
+    """Bytes over time of the target's passes while decoding; None also of a model that the
+    last-level cache may serve."""
+    model = info.models.get(runs.target)
+    if model is None or may_be_cached(model, info.environment):
         return None
     passes = [p for a in runs.decoded for p in a.passes if p.phase in ("decode", "verify")]
     time_s = math.fsum(seconds(pass_) for pass_ in passes)
-    sizes = [pass_bytes(model, pass_) for pass_ in passes]
+    sizes = [pass_bytes(model, p.tokens, p.context_tokens) for p in passes]
     known = [size for size in sizes if size is not None]
     if not time_s or len(known) < len(sizes):
         return None

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from edgeprof.analysis.acceptance import Acceptance, acceptance_of
+from edgeprof.analysis.attribution import BANDWIDTH, Attribution, attribution_of
 from edgeprof.analysis.board import (
     Memory,
     Readings,
@@ -28,17 +29,23 @@ from edgeprof.analysis.channels import (
     signal_figures,
     span_of,
 )
+from edgeprof.analysis.circumstances import byte_ratio, circumstances_of
 from edgeprof.analysis.comparison import (
     Output,
+    Pair,
     RoundCost,
-    ShorterDraft,
     decode_speedup,
     held_target_cost,
     output_of,
     pairs_of,
     predicted_speedup,
     round_cost,
-    shorter_drafts,
+)
+from edgeprof.analysis.disturbance import (
+    Disturbance,
+    disturbances_of,
+    disturbed_words,
+    left_out_legs,
 )
 from edgeprof.analysis.energy import (
     Energy,
@@ -50,6 +57,7 @@ from edgeprof.analysis.energy import (
     mean_while_decoding,
     rail_of,
 )
+from edgeprof.analysis.forecast import Forecast, forecasts, round_times
 from edgeprof.analysis.joint_legs import Contention, contention_of
 from edgeprof.analysis.latency import (
     InterTokenLatency,
@@ -61,6 +69,8 @@ from edgeprof.analysis.latency import (
     time_to_first_token,
     tokens_per_s,
 )
+from edgeprof.analysis.length_sweep import LengthSweep, length_sweeps
+from edgeprof.analysis.limits import Evidence
 from edgeprof.analysis.loading import Load, loads_of
 from edgeprof.analysis.pass_cost import (
     Ceiling,
@@ -69,16 +79,18 @@ from edgeprof.analysis.pass_cost import (
     VerifyCost,
     ceilings_of,
     draft_costs,
+    held_seconds,
     pass_points,
     target_bandwidth,
     verify_costs,
 )
 from edgeprof.analysis.phases import CommandFigures, PhaseFigures, command_of, phases_of
 from edgeprof.analysis.provenance import sample_counts
+from edgeprof.analysis.round_terms import RoundTerms, round_terms
 from edgeprof.analysis.statistics import mean_of
 from edgeprof.analysis.synthetic import SyntheticRuns, synthetic_runs
 from edgeprof.analysis.variants import VariantRuns, plain_variant, variants_of
-from edgeprof.analysis.verdict import Evidence, Verdict, judge
+from edgeprof.analysis.verdict import Verdict, judge
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import ModelRecord, Session
 
@@ -140,8 +152,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
     decode_speedup: Quantity | None
     energy_ratio: Quantity | None
     predicted_speedup: Quantity | None
-    predicted_by_draft_tokens: list[ShorterDraft]
+    predicted_by_draft_tokens: list[Forecast]
     round_cost: RoundCost | None
+    round_terms: RoundTerms | None
     output: Output
     verdict: Verdict
 
@@ -161,6 +174,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     loads: list[Load]
     legs: list[VariantFigures]
     comparisons: list[Comparison]
+    draft_lengths: list[LengthSweep] = []
     verify_cost: list[VerifyCost]
     draft_cost: list[DraftCost]
     ceilings: list[Ceiling]
@@ -171,17 +185,22 @@ class Summary(Struct, frozen=True, kw_only=True):
     command: CommandFigures | None
     phases: list[PhaseFigures]
     idle: Idle | None
+    attribution: Attribution | None = None
     contention: Contention = field(default_factory=Contention)
+    disturbed: list[Disturbance] = []
+    disturbed_left_out: bool = True
     warnings: list[str]
 
 
-def summarise(session: Session) -> Summary:
-    """All figures of a session, complete or not."""
+def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
+    """All figures of a session, complete or not; disturbed repetitions are left out of them, unless
+    they are asked for."""
     info = session.info
-    runs = variants_of(session)
     span = span_of(session)
     channels = channels_of(session)
     readings = Readings(channels)
+    disturbances = disturbances_of(session, readings)
+    runs = variants_of(session, [] if with_disturbed else left_out_legs(disturbances))
     ceilings = ceilings_of(session)
     costs = _PassCosts(session, runs, ceilings)
     temperatures = temperatures_of(readings)
@@ -189,6 +208,11 @@ def summarise(session: Session) -> Summary:
     absent = absences(session, channels)
     rail = rail_of(readings, absent)
     idle = idle_of(session, readings, rail)
+    comparisons = [
+        _compare(run, plain_variant(runs, run.target), session, readings, rail, costs, disturbances)
+        for run in runs
+        if run.drafter is not None
+    ]
     return Summary(
         session=_head(session, span.seconds),
         environment=without_private(info.environment),
@@ -199,11 +223,8 @@ def summarise(session: Session) -> Summary:
             *(_figures(run, session, readings, rail, idle) for run in runs),
             *(_test_figures(run, session, readings) for run in synthetic_runs(session)),
         ],
-        comparisons=[
-            _compare(run, plain_variant(runs, run.target), session, readings, rail, costs)
-            for run in runs
-            if run.drafter is not None
-        ],
+        comparisons=comparisons,
+        draft_lengths=length_sweeps(comparisons),
         verify_cost=costs.verify,
         draft_cost=costs.draft,
         ceilings=ceilings,
@@ -212,12 +233,16 @@ def summarise(session: Session) -> Summary:
         signals=signals,
         absent=absent,
         command=command_of(session),
-        phases=phases_of(session, readings.channel("dram_bandwidth_bytes_per_s")),
+        phases=phases_of(session, readings.channel(BANDWIDTH)),
+        attribution=attribution_of(session, runs, channels, readings),
         idle=idle,
         contention=contention_of(session, runs, readings, rail, idle),
-        warnings=caveats(
-            session, runs, costs.points, temperatures, signals, emc_clock_range(readings)
-        ),
+        disturbed=disturbances,
+        disturbed_left_out=not with_disturbed,
+        warnings=[
+            *disturbed_words(disturbances, with_disturbed=with_disturbed),
+            *caveats(session, runs, costs.points, temperatures, signals, emc_clock_range(readings)),
+        ],
     )
 
 
@@ -239,6 +264,18 @@ class _PassCosts:
         self.verify = verify_costs(session)
         self.draft = draft_costs(session, runs)
         self.points = pass_points(session, ceilings)
+        self._held_s = held_seconds(session, "verify")
+        self._held_draft_s = held_seconds(session, "draft")
+
+    def terms(self, run: VariantRuns, pairs: Sequence[Pair], cost: RoundCost) -> RoundTerms:
+        draft_s = self._held_draft_s.get(run.drafter or "", {}).get(1)
+        return round_terms(pairs, cost, self._held_s.get(run.target, {}), draft_s)
+
+    def forecasts(self, run: VariantRuns, plain: VariantRuns) -> list[Forecast]:
+        """At every length that held passes reach; an adaptive length is not one to replay."""
+        held_s = self._held_s.get(run.target, {})
+        times = None if run.draft_tokens is None else round_times(run, plain, held_s)
+        return [] if times is None else forecasts(run, times, range(1, max(held_s)))
 
     def v(self, target: str, tokens: int) -> Quantity | None:
         found = (c.measured for c in self.verify if (c.target, c.tokens) == (target, tokens))
@@ -297,7 +334,7 @@ def _figures(
         itl_s=inter_token_latency(run),
         acceptance=None if run.drafter is None else acceptance_of(rounds),
         time_share=time_share(run),
-        bandwidth=target_bandwidth(run, session.info.models),
+        bandwidth=target_bandwidth(run, session.info),
         gpu_busy_frac=mean_while_decoding(
             run.decoded, readings.channel("gpu_busy_frac"), "load of the GPU"
         ),
@@ -348,12 +385,14 @@ def _compare(
     readings: Readings,
     rail: Rail,
     costs: _PassCosts,
+    disturbances: Sequence[Disturbance],
 ) -> Comparison:
     pairs = [] if plain is None else pairs_of(run, plain)
     speedup, cost = decode_speedup(pairs), round_cost(pairs)
+    terms = None if cost is None else costs.terms(run, pairs, cost)
     output = output_of(run.name, pairs, session.events, sampled=_is_sampled(session.info.recipe))
     acceptance = acceptance_of([r for answer in run.answers for r in answer.rounds])
-    shorter = shorter_drafts(run, acceptance, costs.verify, costs.draft)
+    predicted = [] if plain is None else costs.forecasts(run, plain)
     verified = (run.draft_tokens or 0) + 1
     evidence = Evidence(
         speedup=speedup,
@@ -362,14 +401,17 @@ def _compare(
         acceptance=acceptance,
         cost=cost,
         repeats=len({pair.plain.repeat for pair in pairs}),
+        terms=terms,
         held_target_cost=held_target_cost(run, costs.verify),
         draft_ratio=costs.c(run),
+        byte_ratio=byte_ratio(session.info.models, run),
         verify_cost=costs.v(run.target, verified),
         one_token=costs.point(run.target, 1),
         verify_pass=costs.point(run.target, verified),
-        shorter_drafts=shorter,
+        forecasts=predicted,
         output=output,
         clock_change=clock_change(run.legs, plain.legs, readings) if plain else None,
+        around=circumstances_of(session, run, readings, disturbances),
     )
     return Comparison(
         variant=run.name,
@@ -380,8 +422,9 @@ def _compare(
         decode_speedup=speedup,
         energy_ratio=energy_ratio(pairs, rail),
         predicted_speedup=predicted_speedup(run, costs.verify, costs.draft),
-        predicted_by_draft_tokens=shorter,
+        predicted_by_draft_tokens=predicted,
         round_cost=cost,
+        round_terms=terms,
         output=output,
         verdict=judge(evidence),
     )

@@ -106,8 +106,9 @@ def line_of(channel: Channel, start_ns: int, most: int) -> Line:
     """``most`` readings of a channel or fewer, in seconds since ``start_ns``; NaN in the gaps."""
     times_s = (channel.times_ns - start_ns) / 1e9
     kept = thinned(times_s, channel.values, most)
-    run = np.concatenate([[0], np.cumsum(~channel.held)])  # readings of one run are held together
-    gaps = np.flatnonzero(np.diff(run[kept])) + 1
+    begins = np.ones(channel.n, dtype=bool)  # a run of readings that are held together
+    begins[channel.held + 1] = False
+    gaps = np.flatnonzero(np.diff(np.cumsum(begins)[kept])) + 1
     between_s = (times_s[kept[gaps - 1]] + times_s[kept[gaps]]) / 2
     return Line(
         name=channel.signal.name,

@@ -4,7 +4,7 @@ Warm-up legs are left out. Knows how records belong together; computes no figure
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -63,15 +63,17 @@ class VariantRuns(Struct, frozen=True, kw_only=True):
         return [answer for answer in self.answers if answer.decode_s is not None]
 
 
-def variants_of(session: Session) -> list[VariantRuns]:
+def variants_of(session: Session, left_out: Collection[int] = frozenset()) -> list[VariantRuns]:
     """One entry a variant: target by target, each plain first, then in the order of the legs.
+    Legs of the ids in ``left_out`` are as if they had not been.
 
     A leg cut short answers other prompts than a whole one, so where a variant has complete legs
     only those count; without any, what ended counts.
     """
     legs: dict[str, list[Leg]] = defaultdict(list)
     for leg in session.legs:
-        if leg.kind == "decode" and not leg.warmup and "test" not in leg.attrs:
+        counts = leg.kind == "decode" and not leg.warmup and leg.id not in left_out
+        if counts and "test" not in leg.attrs:
             legs[leg.variant].append(leg)
     records = _RecordsByOwner(session)
     runs = [_runs_of(name, variant_legs, records) for name, variant_legs in legs.items()]

@@ -1,18 +1,15 @@
-"""Does a drafter pay, and which wall says so? Judges figures; measures nothing.
+"""Does a drafter pay, and why? Judges figures; measures nothing.
 
 A round costs draft + target + other, in units of one plainly decoded token, and gives so many
-tokens; it pays where it gives more than it costs. Every limit is named with its numbers.
+tokens; it pays where it gives more than it costs. Which walls it hits, ``limits`` says.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 
-from edgeprof.analysis.acceptance import Acceptance
-from edgeprof.analysis.comparison import Output, RoundCost, ShorterDraft
-from edgeprof.analysis.pass_cost import PassPoint
-from edgeprof.analysis.speculation import break_even_acceptance
+from edgeprof.analysis.comparison import RoundCost
+from edgeprof.analysis.limits import NEAR_CEILING, Evidence, Limit, limits_of
 from edgeprof.quantity import Quantity
 
 Outcome = Literal["pays", "does not pay", "no difference beyond noise", "not comparable"]
@@ -26,24 +23,7 @@ _NOISE_OF_ONE_REPEAT = 0.10
 # factor (far beyond the noise of medians), the plain variant ran on a disturbed machine.
 _DISTURBED = 1.5
 
-# A cost of a tenth of a plain token a round is more than timing noise and worth a user's effort;
-# smaller ones are not named as walls.
-_NOTICEABLE = 0.10
-
-# Below one half a compared token is more likely thrown away than kept.
-_LOW_ACCEPTANCE = 0.5
-
-# A pass that reaches half of what a large, regular product reaches through the same kernel is
-# taken to be held by that ceiling; further below, something else (launches, small shapes) holds it.
-_NEAR_CEILING = 0.5
-
-
-class Limit(Struct, frozen=True, kw_only=True):
-    """A wall, the numbers that show it, and what could move it."""
-
-    name: str
-    evidence: str
-    advice: str
+_NOTICEABLE = 0.10  # above one pass: less is as good as free
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -54,33 +34,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     limits: list[Limit]
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
-    """What a verdict rests on; None is not measured.
-
-    ``draft_ratio`` is c, ``verify_cost`` v(draft_tokens + 1), both from held passes;
-    ``one_token`` and ``verify_pass`` are held target passes of 1 and draft_tokens + 1 tokens.
-    ``held_target_cost`` is v averaged over the draft lengths of the run, ``repeats`` how often
-    both variants ran. ``clock_change`` says which clock differed between them, if any did.
-    """
-
-    speedup: Quantity | None
-    drafter_kind: str | None
-    draft_tokens: int | None
-    acceptance: Acceptance | None
-    cost: RoundCost | None
-    repeats: int
-    held_target_cost: float | None = None
-    draft_ratio: Quantity | None = None
-    verify_cost: Quantity | None = None
-    one_token: PassPoint | None = None
-    verify_pass: PassPoint | None = None
-    shorter_drafts: Sequence[ShorterDraft] = ()
-    output: Output | None = None
-    clock_change: str | None = None
-
-
 def judge(evidence: Evidence) -> Verdict:
-    """The outcome, why, and the walls in the order of their weight."""
+    """The outcome, why, and the walls by what removing each would gain."""
     if evidence.clock_change is not None:
         limit = Limit(
             name="clocks differ",
@@ -99,7 +54,7 @@ def judge(evidence: Evidence) -> Verdict:
     return Verdict(
         outcome=_outcome(speedup, evidence.repeats),
         because=_because(evidence, cost),
-        limits=[*_cost_limits(evidence, cost), *_output_limits(evidence)],
+        limits=[*limits_of(evidence, cost), *_output_limits(evidence)],
     )
 
 
@@ -134,116 +89,11 @@ def _because(evidence: Evidence, cost: RoundCost) -> str:
         return balance
     verifying = f"verifying {evidence.draft_tokens + 1} tokens costs {v.value:.2f} of one"
     share = point.bandwidth_share if point is not None else None
-    if v.value < 1 + _NOTICEABLE and share is not None and share >= _NEAR_CEILING:
+    if v.value < 1 + _NOTICEABLE and share is not None and share >= NEAR_CEILING:
         verifying += (
             f": decoding is memory-bound, at {100 * share:.0f} % of the measured streaming ceiling"
         )
     return f"{balance}; {verifying}"
-
-
-def _cost_limits(evidence: Evidence, cost: RoundCost) -> list[Limit]:
-    """Costs by weight; acceptance first where no single cost, taken away, would make it pay."""
-    excess = {
-        "draft": (cost.draft, _draft_limit(evidence, cost)),
-        "target": (cost.target - 1, _verification_limit(evidence, cost)),
-        "other": (cost.other, _overhead_limit(evidence, cost)),
-    }
-    named = sorted(excess.values(), key=lambda item: item[0], reverse=True)
-    limits = [limit for amount, limit in named if amount >= _NOTICEABLE]
-    acceptance = _acceptance_limit(evidence, cost)
-    if acceptance is None:
-        return limits
-    largest = max(amount for amount, _ in named)
-    return [acceptance, *limits] if cost.tokens <= cost.total - largest else [*limits, acceptance]
-
-
-def _acceptance_limit(evidence: Evidence, cost: RoundCost) -> Limit | None:
-    acceptance = evidence.acceptance
-    if acceptance is None or acceptance.conditional_acceptance is None:
-        return None
-    rate = acceptance.conditional_acceptance
-    drafted_share = 1 - acceptance.rounds_without_draft / acceptance.rounds
-    if rate >= _LOW_ACCEPTANCE and drafted_share >= _LOW_ACCEPTANCE:
-        return None
-    found = ""
-    if acceptance.rounds_without_draft:
-        found = f"; {100 * drafted_share:.0f} % of the rounds had a draft"
-    if evidence.drafter_kind == "ngram":
-        advice = "prompts whose answers repeat their text, or a draft model"
-    else:
-        advice = f"a draft made for this target, or {_fewer_tokens(evidence)}"
-    return Limit(
-        name="low acceptance" if rate < _LOW_ACCEPTANCE else "few drafts",
-        evidence=f"{100 * rate:.0f} % of the compared tokens were accepted{found}; a round gives "
-        f"{cost.tokens:.2f} tokens and at its cost must give more than {cost.total:.2f} to pay"
-        f"{_break_even(evidence, cost)}",
-        advice=advice,
-    )
-
-
-def _break_even(evidence: Evidence, cost: RoundCost) -> str:
-    """The acceptance at which a round of this cost would pay; a fixed draft length only."""
-    if evidence.drafter_kind != "model" or evidence.draft_tokens is None or cost.total <= 1:
-        return ""
-    needed = break_even_acceptance(evidence.draft_tokens, 0.0, verify_cost=cost.total)
-    if needed is None:
-        return f", which {evidence.draft_tokens} drafted tokens cannot bring"
-    return f" ({100 * needed:.0f} % accepted)"
-
-
-def _draft_limit(evidence: Evidence, cost: RoundCost) -> Limit:
-    c = evidence.draft_ratio
-    step = "" if c is None or c.value is None else f"; a held draft step costs {c.value:.2f}"
-    return Limit(
-        name="draft cost",
-        evidence=f"drafting takes {cost.draft:.2f} of a plain token's time each round{step}",
-        advice="a smaller draft, a cut output head (convert --head-rows), or "
-        f"{_fewer_tokens(evidence)}",
-    )
-
-
-def _verification_limit(evidence: Evidence, cost: RoundCost) -> Limit:
-    facts = [f"the target takes {cost.target:.2f} of a plain token's time each round"]
-    v, point = evidence.verify_cost, evidence.verify_pass
-    if v is not None and v.value is not None and evidence.draft_tokens is not None:
-        band = "" if v.low is None else f" [{v.low:.2f}, {v.high:.2f}]"
-        facts.append(f"v({evidence.draft_tokens + 1}) = {v.value:.2f}{band} on held passes")
-    flop, bandwidth = (point.flop_share, point.bandwidth_share) if point else (None, None)
-    if point is not None and flop is not None and bandwidth is not None:
-        facts.append(
-            f"a {point.tokens}-token pass reaches {100 * flop:.0f} % of the kernel's measured "
-            f"arithmetic ceiling and {100 * bandwidth:.0f} % of its streaming ceiling"
-        )
-    if flop is not None and flop >= _NEAR_CEILING and flop >= (bandwidth or 0.0):
-        name = "compute-bound verification"
-        advice = f"{_fewer_tokens(evidence)}, or a kernel or provider with more arithmetic"
-    else:
-        name = "verification cost"
-        advice = (
-            f"a kernel that reads the weights once for a few tokens, or {_fewer_tokens(evidence)}"
-        )
-    return Limit(name=name, evidence="; ".join(facts), advice=advice)
-
-
-def _overhead_limit(evidence: Evidence, cost: RoundCost) -> Limit:
-    work = "looking up n-grams" if evidence.drafter_kind == "ngram" else "handing tokens over"
-    return Limit(
-        name="overhead",
-        evidence=f"{cost.other:.2f} of a plain token's time each round lies outside any pass "
-        f"(choosing tokens, {work})",
-        advice="a larger target hides it; more accepted tokens a round share it",
-    )
-
-
-def _fewer_tokens(evidence: Evidence) -> str:
-    """Draft less, with the best shorter length where one is predicted to be better."""
-    advice = "fewer drafted tokens (-k)"
-    if not evidence.shorter_drafts:
-        return advice
-    best = max(evidence.shorter_drafts, key=lambda draft: draft.predicted_speedup)
-    if best.draft_tokens == evidence.draft_tokens:
-        return advice
-    return f"{advice}: {best.predicted_speedup:.2f}x is predicted at k={best.draft_tokens}"
 
 
 def _output_limits(evidence: Evidence) -> list[Limit]:

@@ -19,10 +19,11 @@ Dialect = Literal["plain", "decimal-comma"]
 
 
 class _Wishes(NamedTuple):
-    """What the options say about the files."""
+    """What the options say about the figures and their files."""
 
     figures: str
     csv_dialect: Dialect
+    with_disturbed: bool
 
 
 class _Files(NamedTuple):
@@ -114,6 +115,9 @@ _FORMS: dict[str, Callable[[], _Files]] = {
     help="decimal-comma: 3,14 and semicolons, for spreadsheets in a language that writes so.",
 )
 @click.option("--open", "open_it", is_flag=True, help="Show what was written.")
+@click.option(
+    "--with-disturbed", is_flag=True, help="Let repetitions count that something disturbed."
+)
 @click.option("--force", is_flag=True, help="Replace a report that is there.")
 def command(
     session: Path,
@@ -123,6 +127,7 @@ def command(
     figures: str,
     csv_dialect: Dialect,
     open_it: bool,
+    with_disturbed: bool,
     force: bool,
 ) -> None:
     """Show what SESSION measured: what pays, what does not, and why.
@@ -131,7 +136,7 @@ def command(
     its path. An incomplete session is reported in full and exits with 4.
     """
     refuse_contradiction(form, as_json)
-    wishes = _Wishes(figures, csv_dialect)
+    wishes = _Wishes(figures, csv_dialect, with_disturbed)
     chosen: Form = "json" if as_json else form or ("md" if output or open_it else "text")
     if open_it and chosen not in _FORMS:
         raise click.UsageError(f"--open shows what is written as files, and {chosen} is not")
@@ -140,7 +145,7 @@ def command(
         folder = output or Path(f"{session.stem}-report")
         complete = _write_files(session, folder, chosen, wishes, force, open_it)
     else:
-        complete = _write_text(session, output, chosen, force)
+        complete = _write_text(session, output, chosen, wishes, force)
     if not complete:
         raise PartialResult(f"{session}: the session is incomplete; the figures cover what it has")
 
@@ -157,7 +162,7 @@ def _write_files(
     files = _FORMS[form]()
     check_folder(folder, files.names(wishes), force=force)
     session = read_session(path)
-    summary = summarise(session)
+    summary = summarise(session, with_disturbed=wishes.with_disturbed)
     with report_folder(folder):
         report = files.write(session, summary, folder, wishes)
     for headline in headlines(summary):
@@ -168,7 +173,7 @@ def _write_files(
     return summary.session.complete
 
 
-def _write_text(path: Path, output: Path | None, form: Form, force: bool) -> bool:
+def _write_text(path: Path, output: Path | None, form: Form, wishes: _Wishes, force: bool) -> bool:
     """Whether the session was complete."""
     from edgeprof.analysis.summary import summarise
     from edgeprof.report.markdown import markdown
@@ -176,7 +181,7 @@ def _write_text(path: Path, output: Path | None, form: Form, force: bool) -> boo
     from edgeprof.report.text import session_text
     from edgeprof.session.store import read_session
 
-    summary = summarise(read_session(path))
+    summary = summarise(read_session(path), with_disturbed=wishes.with_disturbed)
     if form == "json":
         _put(json_text(summary), output, force)
     elif form == "md":

@@ -11,7 +11,7 @@ import click
 
 from edgeprof.cli.output import print_json, talk
 from edgeprof.cli.streaming import Silence, Streaming
-from edgeprof.cli.sweep import sweep
+from edgeprof.cli.sweep import draft_lengths, sweep
 from edgeprof.errors import PartialResult
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ class _Real(click.FloatRange):
     help="The session file to write; default ./RECIPE-UTC.sqlite.",
 )  # fmt: skip
 @click.option(
-    "-k", "--draft-tokens", type=click.IntRange(0, 64),
-    help="Draft length of all variants with a drafter; 0 leaves them out.",
+    "-k", "--draft-tokens", type=draft_lengths, metavar="K",
+    help="Draft length of all variants with a drafter; 0 leaves them out, lists and ranges (1-16)"
+    " find the best.",
 )  # fmt: skip
 @click.option(
     "--adaptive", is_flag=True,
@@ -174,6 +175,7 @@ def _chosen(path: Path, asked: dict[str, Any]) -> "Recipe":
     from edgeprof.recipe import Sampling, read_recipe
 
     prompts, tests = _prompts(asked), _tests(asked)
+    asked["draft_tokens"] = asked["draft_tokens"] or ()
     longest = asked.pop("new_tokens")
     recipe = read_recipe(path)
     chosen = select(
@@ -183,10 +185,10 @@ def _chosen(path: Path, asked: dict[str, Any]) -> "Recipe":
         new_tokens=longest[0] if longest and not tests else None,
         **asked,
     )
-    if asked["draft_tokens"] == 0:
+    if asked["draft_tokens"] == (0,):
         talk("draft length 0: plain decoding only")
     of_drafts = ("draft_tokens", "adaptive", "draft_context", "draft_confidence")
-    given = ["--" + name.replace("_", "-") for name in of_drafts if asked[name]]
+    given = ["--" + n.replace("_", "-") for n in of_drafts if asked[n] not in (None, 0, (), (0,))]
     if given and not chosen.drafters:
         talk(f"no variant drafts; what {', '.join(given)} says changes nothing")
     if chosen.sampling.greedy and chosen.sampling != Sampling():

@@ -33,9 +33,7 @@ def command(socket_path: str | None, user: str | None) -> None:
     path = os.path.abspath(socket_path) if socket_path else sensor.socket_path(uid)
     if len(os.fsencode(path)) > sensor.LONGEST_PATH_BYTES:
         raise UsageFault(f"--socket: longer than {sensor.LONGEST_PATH_BYTES} bytes: {path}")
-    # Isolated and without site-packages: nothing but the standard library runs as root.
-    arguments = [sys.executable, "-I", "-S", "-B", sensor.__file__]
-    arguments += ["--socket", path, "--uid", str(uid), "--gid", str(gid)]
+    arguments = sensor.command_line(sys.executable, path, uid, gid)
     if os.geteuid() != 0:
         raise EnvironmentFault(
             "only root can open the EMC counters; let this user read them with:"

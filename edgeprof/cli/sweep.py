@@ -6,6 +6,7 @@ import re
 import click
 
 LARGEST = 1_000_000
+LONGEST_DRAFT = 64
 _MOST_VALUES = 64
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?:([+*])([0-9]{1,9}))?)?")
 
@@ -44,3 +45,11 @@ def _numbers(part: str, match: "re.Match[str]") -> list[int]:
             break
         numbers.append(following)
     return numbers
+
+
+def draft_lengths(text: str) -> tuple[int, ...]:
+    """As ``sweep``, of numbers up to 64; serves as the type of an option."""
+    lengths = sweep(text)
+    if max(lengths) > LONGEST_DRAFT:
+        raise click.BadParameter(f"{max(lengths)} is not in the range 0<=x<={LONGEST_DRAFT}.")
+    return lengths

@@ -1,50 +1,124 @@
-"""Which JetPack a release of Linux for Tegra (L4T) belongs to; one that is newer is not known."""
+"""What is known of JetPack releases and of the wheels that run on them: the data of jetpack.toml.
 
-_JETPACK = {
-    "38.4.0": "7.1",
-    "36.5.2": "6.2.3",
-    "36.5.0": "6.2.2",
-    "36.4.7": "6.2.1",
-    "36.4.4": "6.2.1",
-    "36.4.3": "6.2",
-    "36.4.2": "6.1",
-    "36.4.0": "6.1",
-    "36.3.0": "6.0",
-    "36.2.0": "6.0 DP",
-    "35.6.5": "5.1.7",
-    "35.6.4": "5.1.6",
-    "35.6.3": "5.1.5",
-    "35.6.2": "5.1.5",
-    "35.6.1": "5.1.5",
-    "35.6.0": "5.1.4",
-    "35.5.0": "5.1.3",
-    "35.4.1": "5.1.2",
-    "35.3.1": "5.1.1",
-    "35.2.1": "5.1",
-    "35.1.0": "5.0.2",
-    "34.1.1": "5.0.1 DP",
-    "34.1.0": "5.0 DP",
-    "32.7.6": "4.6.6",
-    "32.7.5": "4.6.5",
-    "32.7.4": "4.6.4",
-    "32.7.3": "4.6.3",
-    "32.7.2": "4.6.2",
-    "32.7.1": "4.6.1",
-    "32.6.1": "4.6",
-    "32.5.2": "4.5.1",
-    "32.5.1": "4.5.1",
-    "32.5.0": "4.5",
-    "32.4.4": "4.4.1",
-    "32.4.3": "4.4",
-    "32.3.1": "4.3",
-    "32.2.3": "4.2.3",
-    "32.2.1": "4.2.2",
-    "32.2.0": "4.2.1",
-    "32.1.0": "4.2",
-}
-_SERIES = {"38.2": "7.0"}  # every release of the series
+Knows no board and looks at no machine.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from edgeprof.tomlfile import load_toml
+
+_FILE = Path(__file__).with_suffix(".toml")
+
+Text = Annotated[str, Meta(min_length=1)]
+Day = Annotated[str, Meta(pattern=r"^20\d\d-[01]\d-[0-3]\d$")]
+# ``reported``: users say that it works; ``none``: no wheel with kernels for its boards was found;
+# ``unsupported``: its Python is too old for edgeprof.
+GpuWheel = Literal["reported", "none", "unsupported"]
+
+
+class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where something was seen, and the day on which that was last looked at."""
+
+    source: Text
+    checked: Day
+
+
+class Releases(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """JetPack by release of Linux for Tegra (L4T), and by all releases of a series."""
+
+    l4t: dict[Text, Text]
+    l4t_series: dict[Text, Text]
+
+
+class Stack(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What comes with a JetPack, and how its GPU is reached from ONNX Runtime.
+
+    ``l4t`` are the starts of the releases that it holds for. ``commands`` are to be typed in their
+    order, ``{pip}`` standing for the pip of the environment.
+    """
+
+    jetpack: Text
+    l4t: Annotated[list[Text], Meta(min_length=1)]
+    boards: Text
+    python: Text
+    cuda: Text | None = None
+    cudnn: Text | None = None
+    tensorrt: Text | None = None
+    gpu_wheel: GpuWheel
+    advice: Text
+    commands: list[Text]
+
+
+class Wheel(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of a wheel that are known before it is run; ``versions`` are starts of versions,
+    ``gpu_architectures`` the GPUs that it holds code for: 87 is sm_87."""
+
+    package: Text
+    versions: Annotated[list[Text], Meta(min_length=1)]
+    machine: Text
+    gpu_architectures: list[int] | None = None
+    numpy: Text | None = None
+    limit: Text
+
+
+class Crash(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What mends an import that is killed by ``signal``."""
+
+    package: Text
+    machine: Text
+    signal: Text
+    fix: Text
+
+
+class Advice(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    advice: Text
+
+
+class JetPackFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    releases: Releases
+    stacks: list[Stack]
+    wheels: list[Wheel]
+    gpus: dict[Text, Annotated[int, Meta(ge=10, le=999)]]
+    crashes: list[Crash]
+    jetson_stats: Advice
+
+
+@lru_cache(maxsize=1)
+def known() -> JetPackFile:
+    """The data file that comes with edgeprof."""
+    return load_toml(_FILE, JetPackFile)
 
 
 def jetpack_of(l4t: str) -> str | None:
-    """The JetPack of an L4T such as ``36.4.3``."""
-    return _JETPACK.get(l4t) or _SERIES.get(l4t.rpartition(".")[0])
+    """The JetPack of an L4T such as ``36.4.3``; that of a newer one is not known."""
+    releases = known().releases
+    return releases.l4t.get(l4t) or releases.l4t_series.get(l4t.rpartition(".")[0])
+
+
+def stack_of(l4t: str | None) -> Stack | None:
+    """What comes with that release."""
+    return next(
+        (s for s in known().stacks if l4t is not None and l4t.startswith(tuple(s.l4t))), None
+    )
+
+
+def wheel_limits(package: str, version: str, machine: str) -> list[Wheel]:
+    """What is known against a wheel of that version (``1.31.1``) on that machine."""
+    return [
+        wheel
+        for wheel in known().wheels
+        if (wheel.package, wheel.machine) == (package, machine)
+        and version.startswith(tuple(wheel.versions))
+    ]
+
+
+def crash_fix(package: str, machine: str, cause: str) -> str | None:
+    """What mends an import that ended as ``cause`` says."""
+    crashes = (c for c in known().crashes if (c.package, c.machine) == (package, machine))
+    return next((crash.fix for crash in crashes if crash.signal in cause), None)

@@ -1,4 +1,5 @@
-"""What memory Linux could give now: the sum, and the largest piece. Knows nothing of who asks."""
+"""What memory Linux could give now, the sum and the largest piece, and what swap there is. Knows
+nothing of who asks."""
 
 import os
 import re
@@ -30,18 +31,42 @@ class MemoryState(Struct, frozen=True, kw_only=True):
         return ", ".join(parts) or "what is available cannot be read"
 
 
+class SwapState(Struct, frozen=True, kw_only=True):
+    """``zram_bytes`` is the part of the total that lies in memory itself, compressed."""
+
+    total_bytes: int | None
+    used_bytes: int | None
+    zram_bytes: int
+
+
+def read_swap_state(root: Path = Path("/")) -> SwapState:
+    """From meminfo and swaps below ``root``."""
+    files = BoardFiles(root)
+    meminfo = files.read("/proc/meminfo") or ""
+    total, free = (_meminfo_bytes(meminfo, name) for name in ("SwapTotal", "SwapFree"))
+    zram = re.findall(r"^/dev/zram\d+\s+\S+\s+(\d{1,15})", files.read("/proc/swaps") or "", re.M)
+    return SwapState(
+        total_bytes=total,
+        used_bytes=None if total is None or free is None else total - free,
+        zram_bytes=sum(int(kib) << 10 for kib in zram),
+    )
+
+
 def read_memory_state(root: Path = Path("/")) -> MemoryState:
     """From meminfo and buddyinfo below ``root``; what cannot be read is None."""
     files = BoardFiles(root)
-    match = re.search(
-        r"^MemAvailable:\s{1,40}(\d{1,15}) kB", files.read("/proc/meminfo") or "", re.M
-    )
+    available = _meminfo_bytes(files.read("/proc/meminfo") or "", "MemAvailable")
     order, count = _largest_blocks(files.read("/proc/buddyinfo") or "")
     return MemoryState(
-        available_bytes=int(match[1]) << 10 if match else None,
+        available_bytes=available,
         largest_block_bytes=None if order is None else os.sysconf("SC_PAGE_SIZE") << order,
         largest_blocks=count,
     )
+
+
+def _meminfo_bytes(meminfo: str, name: str) -> int | None:
+    match = re.search(rf"^{name}:\s{{1,40}}(\d{{1,15}}) kB", meminfo, re.M)
+    return int(match[1]) << 10 if match else None
 
 
 def _largest_blocks(buddyinfo: str) -> tuple[int | None, int | None]:

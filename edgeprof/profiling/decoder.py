@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from edgeprof.analysis.attribution import DUTY, HELD_BYTES
 from edgeprof.errors import FileFault
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.profiling.ceilings import run_ceilings
@@ -26,9 +27,12 @@ from edgeprof.profiling.loading import open_model, provider_detail
 from edgeprof.profiling.messages import DecodeJob, Ended, Message, ModelReady, Order, Plan
 from edgeprof.profiling.model_words import different_words, end_token_ids
 from edgeprof.profiling.page_cache import cached_share
+from edgeprof.profiling.process_load import watch_processor
 from edgeprof.profiling.process_memory import watch_memory
 from edgeprof.profiling.prompts import prompt_digest
 from edgeprof.profiling.schedule import (
+    HeldPhase,
+    held_order,
     leg_count,
     longest_pass,
     model_drafters,
@@ -42,7 +46,7 @@ from edgeprof.runner.decode import decode
 from edgeprof.runner.draft_length import AdaptiveLength, PassCost
 from edgeprof.runner.drafters import Drafter, ModelDrafter
 from edgeprof.runner.drafters import NgramDrafter as NgramLookup
-from edgeprof.runner.held import held_passes
+from edgeprof.runner.held import HeldPass, held_passes
 from edgeprof.runner.known_tokens import KnownTokens
 from edgeprof.runner.sampling import Chance, Dice, Sampler
 from edgeprof.runner.synthetic import synthetic_passes
@@ -57,9 +61,13 @@ _SETTLING_S = 0.1
 def work(job: Order, outbox: Outbox, control: Control) -> None:
     """Run all legs of the job; ends early, and says so, where the recorder asked to stop."""
     assert isinstance(job, DecodeJob)
-    outbox.put(Plan(legs=leg_count(job.recipe)))
+    held_for_bytes = job.held_leg_s is not None
+    outbox.put(Plan(legs=leg_count(job.recipe, held_for_bytes=held_for_bytes)))
     journal = Journal(
-        outbox.put, clock=_clock, stop_asked=control.stop_asked, watch_memory=watch_memory
+        outbox.put,
+        clock=_clock,
+        stop_asked=control.stop_asked,
+        watches={"memory": watch_memory, "processor": watch_processor},
     )
     try:
         run_ceilings(job, journal)
@@ -107,6 +115,9 @@ class _Decoding:
             self._check(key)
         if self._recipe.verify_tokens:
             self._hold()
+        if self._job.held_leg_s is not None:
+            for repeat, held in held_order(self._recipe):
+                self._hold_for_bytes(repeat, held, self._job.held_leg_s)
         self._ignore_padding()
         self._warm_up()
         for repeat in range(1, self._recipe.repeats + 1):
@@ -200,6 +211,46 @@ class _Decoding:
                 self._journal.run(leg, phase, self._names[key], run)
                 seconds[run.tokens].append((run.t1_ns - run.t0_ns) / 1e9)
         self._held_s[key] = {size: median(times) for size, times in seconds.items()}
+
+    def _hold_for_bytes(self, repeat: int, held: HeldPhase, seconds: float) -> None:
+        """One kind of pass, or a duty block, or nothing, for many windows of the counter."""
+        depth = min(self._recipe.held_context_tokens, self._room(held))
+        attrs = {
+            "held": HELD_BYTES,
+            "phase": held.phase,
+            "tokens": held.tokens,
+            "context_tokens": depth,
+            "seed": self._recipe.seed,
+        }
+        passes: list[tuple[str, Phase, HeldPass]] = []
+        if held.phase != "idle":
+            passes.append((held.model, held.phase, self._held_pass(held.model, held.tokens, depth)))
+        if held.drafter is not None:
+            attrs |= {"held": DUTY, "drafter": held.drafter, "draft_passes": held.draft_passes}
+            draft = self._held_pass(held.drafter, 1, depth)
+            passes += [(held.drafter, "draft", draft)] * held.draft_passes
+        with self._journal.leg(
+            f"{held.name} {repeat}", kind="held", variant=held.model, repeat=repeat, attrs=attrs
+        ) as leg:
+            until_ns = _clock() + round(seconds * 1e9)
+            if not passes:
+                self._journal.rest(seconds)
+            while passes and _clock() < until_ns:
+                for key, phase, one in passes:
+                    self._journal.run(leg, phase, self._names[key], one.run())
+
+    def _room(self, held: HeldPhase) -> int:
+        """How deep the models of a phase may be filled."""
+        capacities = [
+            m.capacity for k, m in self._models.items() if k in (held.model, held.drafter)
+        ]
+        return min(capacities, default=held.tokens) - held.tokens
+
+    def _held_pass(self, key: str, tokens: int, depth: int) -> HeldPass:
+        """Of a target the logits of all tokens, as verifying needs them."""
+        rows = None if key in self._recipe.targets else 1
+        model, seed = self._models[key], self._recipe.seed
+        return HeldPass(model, tokens, context_tokens=depth, rows=rows, seed=seed)
 
     def _warm_up(self) -> None:
         if not self._recipe.warmup_requests:

@@ -1,5 +1,6 @@
 """Turns what happens in the decoder into numbered records. Knows nothing of models."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate, count
@@ -25,6 +26,8 @@ from edgeprof.session.records import (
     Token,
 )
 
+_LOOK_S = 0.1
+
 
 class Interrupted(Exception):
     """The recorder asked to stop; the leg in hand ends here."""
@@ -37,14 +40,14 @@ class ModelName(NamedTuple):
     provider: str
 
 
-# Starts to watch the memory; what it returns tells what happened since.
-WatchMemory = Callable[[], Callable[[], Mapping[str, int]]]
+# Starts to watch something; what it returns tells what happened since.
+Watch = Callable[[], Callable[[], Mapping[str, float]]]
 
 
 class Journal:
     """Gives out ids and writes records to ``put``; raises Interrupted after the pass in hand.
 
-    With ``watch_memory`` every leg holds, under ``memory``, what that tells at its end.
+    Every leg holds, under the name of each of the ``watches``, what that tells at its end.
     """
 
     def __init__(
@@ -53,12 +56,12 @@ class Journal:
         *,
         clock: Callable[[], int],
         stop_asked: Callable[[], bool],
-        watch_memory: WatchMemory | None = None,
+        watches: Mapping[str, Watch] | None = None,
     ) -> None:
         self._put = put
         self._clock = clock
         self._stop_asked = stop_asked
-        self._watch_memory = watch_memory
+        self._watches = watches or {}
         self._legs, self._requests, self._rounds = count(1), count(1), count(1)
         self._passes, self._tokens = count(1), count(1)
 
@@ -75,7 +78,7 @@ class Journal:
         t0_ns: int | None = None,
     ) -> Iterator[Leg]:
         """A leg around the block: written at its start and, with how it ended, at its end."""
-        memory_since = None if self._watch_memory is None else self._watch_memory()
+        watched = {name: watch() for name, watch in self._watches.items()}
         leg = Leg(
             id=next(self._legs),
             name=name,
@@ -95,10 +98,9 @@ class Journal:
             status = "interrupted"
             raise
         finally:
-            ended = replace(leg, t1_ns=self._clock(), status=status)
-            if memory_since is not None:
-                ended = replace(ended, attrs={**leg.attrs, "memory": dict(memory_since())})
-            self._put(ended)
+            t1_ns = self._clock()
+            told = {name: dict(since()) for name, since in watched.items()}
+            self._put(replace(leg, t1_ns=t1_ns, status=status, attrs={**leg.attrs, **told}))
 
     def run(
         self,
@@ -128,6 +130,14 @@ class Journal:
         )
         if self._stop_asked():
             raise Interrupted
+
+    def rest(self, seconds: float) -> None:
+        """Do nothing for so long; raises Interrupted like a pass."""
+        until_ns = self._clock() + round(seconds * 1e9)
+        while (left_ns := until_ns - self._clock()) > 0:
+            if self._stop_asked():
+                raise Interrupted
+            time.sleep(min(left_ns / 1e9, _LOOK_S))
 
     def note(
         self,

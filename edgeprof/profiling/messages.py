@@ -33,11 +33,15 @@ class PreparedModel(Struct, frozen=True, kw_only=True):
 
 
 class DecodeJob(Struct, frozen=True, kw_only=True, tag=True):
-    """What the decoder is to do; ``prompts`` holds the tokens of every prompt, by target."""
+    """What the decoder is to do; ``prompts`` holds the tokens of every prompt, by target.
+
+    ``held_leg_s`` is for how long each kind of pass is held for its bytes; None: not at all.
+    """
 
     recipe: Recipe
     models: dict[str, PreparedModel]
     prompts: dict[str, list[list[int]]]
+    held_leg_s: float | None = None
 
 
 class SampleJob(Struct, frozen=True, kw_only=True, tag=True):

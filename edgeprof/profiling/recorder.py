@@ -16,6 +16,8 @@ from msgspec.structs import replace
 
 from edgeprof import __version__
 from edgeprof import errors as faults
+from edgeprof.analysis.attribution import BANDWIDTH
+from edgeprof.analysis.held_bytes import held_seconds
 from edgeprof.errors import EdgeprofError, EnvironmentFault
 from edgeprof.hardware.memory_state import read_memory_state
 from edgeprof.models.decoder_folder import DecoderFolder
@@ -54,6 +56,8 @@ from edgeprof.session.store import SessionWriter, check_output, read_session, re
 
 INTERRUPTED = "interrupted"
 _COMMIT_EVERY_NS = 100_000_000
+_SETTLING_NS = 5_000_000_000
+_DECODER = "edgeprof.profiling.decoder"
 
 
 class Progress(Protocol):
@@ -131,6 +135,7 @@ class _Run:
         self._ended: Ended | None = None
         self._open_leg: Leg | None = None
         self._swap = SwapWatch()
+        self._bandwidth: Signal | None = None
         self._committed_ns = time.monotonic_ns()
 
     def close(self) -> None:
@@ -140,7 +145,7 @@ class _Run:
         """Start the children, write down what they say, and note how it ended."""
         with (
             SamplerLink(samples, self._take_sample) as sampler,
-            Child("decoder", "edgeprof.profiling.decoder", job) as decoder,
+            Child("decoder", _DECODER, self._with_held_legs(job, samples, sampler)) as decoder,
             selectors.DefaultSelector() as selector,
         ):
             selector.register(decoder.descriptor, selectors.EVENT_READ, decoder)
@@ -151,6 +156,20 @@ class _Run:
                 stop.look(time.monotonic_ns())
             sampler.close()
             self._conclude(decoder, interrupted=stop.asked)
+
+    def _with_held_legs(
+        self, job: DecodeJob, samples: SampleJob, sampler: SamplerLink
+    ) -> DecodeJob:
+        """Phases are held for their bytes where the board's bandwidth is read; whether it is, the
+        sampler tells soon after its start."""
+        if not job.recipe.held_legs or samples.board.bytes_per_emc_clock is None:
+            return job
+        until_ns = time.monotonic_ns() + _SETTLING_NS
+        while not sampler.settled and time.monotonic_ns() < until_ns:
+            sampler.receive(_COMMIT_EVERY_NS / 1e9)
+        if self._bandwidth is None:
+            return job
+        return replace(job, held_leg_s=job.recipe.held_leg_s or held_seconds(self._bandwidth))
 
     def _listen(
         self, selector: selectors.BaseSelector, decoder: Child, sampler: SamplerLink
@@ -193,6 +212,8 @@ class _Run:
         """Write down what the sampler says; an event belongs to the leg that is open."""
         if isinstance(record, Signal):
             self._swap.signal(record)
+            if record.name == BANDWIDTH:
+                self._bandwidth = record
         elif isinstance(record, Sample):
             self._swap.sample(record)
         elif record.leg_id is None and self._open_leg is not None:

@@ -81,10 +81,13 @@ class SamplerLink:
         self._selector = selector
         self._register()
 
-    def receive(self) -> None:
-        """Pass on what came; call when the key fires."""
+    def receive(self, wait_s: float = 0.0) -> None:
+        """Pass on what came; call when the key fires, or wait for so long for something to come."""
         child = self._child
         if child is None:
+            time.sleep(wait_s)
+            return
+        if wait_s and not _readable(child.descriptor, wait_s):
             return
         for message in child.receive():
             self._take(message)

@@ -25,7 +25,7 @@ def select(
     recipe: Recipe,
     *,
     variants: Sequence[str] = (),
-    draft_tokens: int | None = None,
+    draft_tokens: Sequence[int] = (),
     adaptive: bool = False,
     draft_context: int | None = None,
     draft_confidence: float | None = None,
@@ -42,7 +42,8 @@ def select(
     """The recipe with these changes, and with only the models that its variants need.
 
     ``variants`` are named as in reports, with or without their ``k=``. ``draft_tokens`` sets the
-    draft length of all, 0 leaves those with a drafter out; ``adaptive`` makes it the longest.
+    draft length of all, 0 leaves those with a drafter out; of several each is a variant of its own,
+    and passes are held for all of them. ``adaptive`` makes it the longest.
     ``draft_context`` and ``draft_confidence`` limit all drafters. ``prompts`` and ``tests`` take
     the place of the recipe's own, of both; tests alone measure the targets and nothing else.
     ``threads`` are those of the targets; ``sampling`` takes keys of the recipe's table of that
@@ -57,6 +58,9 @@ def select(
         recipe = _answering(recipe, prompts, tests)
     if tests and not prompts:
         chosen = [Variant(target=key) for key in dict.fromkeys(v.target for v in chosen)]
+    if len(draft_tokens) > 1 and recipe.verify_tokens:
+        sizes = {*recipe.verify_tokens, *(length + 1 for length in draft_tokens)}
+        recipe = replace(recipe, verify_tokens=sorted(sizes))
     targets = {key: recipe.targets[key] for key in recipe.targets if _uses(chosen, key)}
     if threads is not None:
         targets = {key: replace(use, threads=threads) for key, use in targets.items()}
@@ -135,19 +139,18 @@ def _stem(variant: Variant) -> str:
 
 
 def _with_draft_tokens(
-    variants: Sequence[Variant], draft_tokens: int | None, adaptive: bool
+    variants: Sequence[Variant], draft_tokens: Sequence[int], adaptive: bool
 ) -> list[Variant]:
     """Variants that become alike are run once."""
 
-    def changed(variant: Variant) -> Variant:
+    def changed(variant: Variant) -> list[Variant]:
         if variant.drafter is None:
-            return variant
-        length = variant.draft_tokens if draft_tokens is None else draft_tokens
-        return replace(variant, draft_tokens=length, adaptive=adaptive or variant.adaptive)
+            return [variant]
+        lengths = draft_tokens or [variant.draft_tokens or 0]
+        adapts = adaptive or variant.adaptive
+        return [replace(variant, draft_tokens=n, adaptive=adapts) for n in lengths if n]
 
-    plain_only = draft_tokens == 0
-    kept = (variant for variant in variants if variant.drafter is None or not plain_only)
-    return list(dict.fromkeys(map(changed, kept)))
+    return list(dict.fromkeys(one for variant in variants for one in changed(variant)))
 
 
 def _uses(variants: Sequence[Variant], key: str) -> bool:

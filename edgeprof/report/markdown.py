@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from edgeprof.analysis.summary import Summary
+from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.headline import contrast, headlines, stamps
+from edgeprof.report.length_sweep import sweep_notes, sweep_table
 from edgeprof.report.session_tables import (
     acceptance_table,
     bench_table,
@@ -137,6 +139,7 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
     yield _titled("Speed", pipe_table(variant_table(summary)), _plot("tokens-per-second", plots))
     yield pipe_table(repeat_table(summary))
     yield pipe_table(latency_table(summary))
+    yield _titled("Draft lengths", pipe_table(sweep_table(summary)), *sweep_notes(summary))
     yield _titled("Synthetic tests", pipe_table(synthetic_table(summary)))
     if summary.session.kind not in OBSERVED_KINDS:
         yield _titled("As llama-bench lists it", pipe_table(bench_table(summary)))
@@ -162,6 +165,11 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
     yield _titled("Contention", _plot("contention", plots))
     yield _titled("Energy", _plot("energy", plots))
     yield _titled("Timeline", _plot("timeline", plots))
+    yield _titled(
+        "Bytes a pass",
+        pipe_table(attribution_table(summary)),
+        *map(escaped, attribution_notes(summary)),
+    )
     yield _titled(
         "Phases",
         pipe_table(phase_table(summary.phases, summary.session.duration_s)),

@@ -4,7 +4,11 @@ import textwrap
 from collections.abc import Iterator
 
 from edgeprof.analysis.summary import Summary
+from edgeprof.report.attribution import TITLE as BYTES_TITLE
+from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.headline import contrast, headlines, stamps
+from edgeprof.report.length_sweep import TITLE as SWEEP_TITLE
+from edgeprof.report.length_sweep import sweep_notes, sweep_table
 from edgeprof.report.printable import printable
 from edgeprof.report.session_tables import (
     ceiling_table,
@@ -40,6 +44,7 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     yield _section(_decoding_title(summary), variant_table(summary), width)
     title = "Synthetic tests: random tokens, mean and standard deviation of n repeats"
     yield _section(title, synthetic_table(summary), width)
+    yield _noted(SWEEP_TITLE, sweep_table(summary), sweep_notes(summary), width)
     yield _section("Where the decode time goes", share_table(summary), width)
     title = "v(n): the time of an n-token pass over that of a one-token pass, from held passes"
     yield _section(title, verify_table(summary, bands=False), width)
@@ -49,6 +54,7 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     yield _section(title, pass_table(summary), width)
     title = "Ceilings: the most that a large product reached here, lower bounds of the machine"
     yield _section(title, ceiling_table(summary), width)
+    yield _noted(BYTES_TITLE, attribution_table(summary), attribution_notes(summary), width)
     yield _phases(summary, width)
     title = "Signals: means over time; windows are those that the sources declare"
     yield _section(title, signal_table(telling(summary.signals)), width)
@@ -101,6 +107,13 @@ def _phases(summary: Summary, width: int) -> str:
     notes = [_folded(note, min(width, _LINE)) for note in phase_notes(summary)]
     section = _section("Phases that the program announced", content, width)
     return "\n".join([section, *notes]) if section else ""
+
+
+def _noted(title: str, content: Table, notes: list[str], width: int) -> str:
+    """A table and sentences below it; either may be missing."""
+    section = _section(title, content, width)
+    folded = [_folded(note, min(width, _LINE)) for note in notes]
+    return "\n".join([section, *folded] if section else folded)
 
 
 def _limits(summary: Summary, line: int) -> str:

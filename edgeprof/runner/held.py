@@ -1,4 +1,5 @@
-"""Held passes: one size of pass repeated at one depth, so that its cost is told apart."""
+"""Held passes: one size of pass repeated at one depth, so that its cost or its bytes are told apart
+from those of others."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -44,3 +45,32 @@ def held_passes(
             if round_index >= _WARMUP_ROUNDS:
                 yield ModelRun(size, context_tokens, *model.stamps_ns)
     model.rewind(0)
+
+
+class HeldPass:
+    """One size of pass after ``context_tokens`` random tokens, rolled back each time it is run.
+
+    The cache is filled at once. Raises UsageFault where it is too small.
+    """
+
+    def __init__(
+        self, model: TokenModel, tokens: int, *, context_tokens: int, rows: int | None, seed: int
+    ) -> None:
+        if context_tokens + tokens > model.capacity:
+            raise UsageFault(
+                f"held passes need room for {context_tokens} + {tokens} tokens, the cache has "
+                f"{model.capacity}; lower held_context_tokens or raise context_tokens"
+            )
+        chooser = random.Random(seed)
+        self._model = model
+        self._rows = rows
+        self._context_tokens = context_tokens
+        self._tokens = [chooser.randrange(model.vocab_size) for _ in range(tokens)]
+        model.rewind(0)
+        context = [chooser.randrange(model.vocab_size) for _ in range(context_tokens)]
+        model.extend(context, rows=1)
+
+    def run(self) -> ModelRun:
+        self._model.extend(self._tokens, rows=self._rows)
+        self._model.rewind(self._context_tokens)
+        return ModelRun(len(self._tokens), self._context_tokens, *self._model.stamps_ns)

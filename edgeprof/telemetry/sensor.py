@@ -72,6 +72,13 @@ def socket_path(uid: int) -> str:
     return f"/run/edgeprof-{uid}/sensor.sock"
 
 
+def command_line(python: str, path: str, uid: int, gid: int) -> list[str]:
+    """How to start this file as root: isolated and without site-packages, so that nothing but the
+    standard library runs as root."""
+    options = ["--socket", path, "--uid", str(uid), "--gid", str(gid)]
+    return [python, "-I", "-S", "-B", __file__, *options]
+
+
 def peer_uid(connection: socket.socket) -> int:
     """Who connected, or at the other end: who called listen, as the kernel recorded it."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)

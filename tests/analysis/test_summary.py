@@ -136,13 +136,19 @@ def test_predicted_speedup_averages_over_what_was_drafted(summary: Summary) -> N
     assert value(predicted) == pytest.approx(1.6 / 1.02)
 
 
-def test_prediction_for_shorter_drafts(summary: Summary) -> None:
-    shorter = comparison(summary, "int4+draft k=2").predicted_by_draft_tokens
-    # k = 1: 1.75 tokens, v(2) halfway between 1.0 and 1.8; k = 2: 1 + 0.75 + 0.25 tokens.
-    expected = [(1, 1.75 / (0.3 + 1.4)), (2, 2.0 / (0.6 + 1.8))]
-    found = [(s.draft_tokens, s.predicted_speedup) for s in shorter]
-    assert [k for k, _ in found] == [k for k, _ in expected]
-    assert [s for _, s in found] == pytest.approx([s for _, s in expected])
+def test_prediction_for_other_draft_lengths(summary: Summary) -> None:
+    found = comparison(summary, "int4+draft k=2").predicted_by_draft_tokens
+    # Of 8 tokens in rounds of 3, 2, 1, 2. At K = 1 they are rounds of 2, 2, 1, 1, 2 tokens, of a
+    # draft pass of 3 ms, v(2) = 14 (halfway between 10 and 18) and 2 outside; K = 2 is as measured.
+    expected = [(1, 80 / (5 * 19)), (2, 80 / (4 * 26))]
+    assert [k for k, _ in expected] == [s.draft_tokens for s in found]
+    assert [s.predicted_speedup for s in found] == pytest.approx([s for _, s in expected])
+
+
+def test_round_terms_add_up_to_the_measured_speedup(summary: Summary) -> None:
+    for one in summary.comparisons:
+        assert one.round_terms is not None
+        assert one.round_terms.speedup == pytest.approx(value(one.decode_speedup))
 
 
 def test_round_cost_adds_up_to_the_measured_speedup(summary: Summary) -> None:
@@ -374,7 +380,7 @@ def test_p05_document_has_the_agreed_keys_and_no_nan(summary: Summary) -> None:
     output = {"reference", "identical", "first_divergence", "logit_gap"}
     assert output <= set(document["comparisons"][0]["output"])
     limit = document["comparisons"][2]["verdict"]["limits"][0]
-    assert set(limit) == {"name", "evidence", "advice"}
+    assert set(limit) == {"name", "evidence", "advice", "gain"}
     assert document["legs"][0]["memory"]["peak_used_bytes"]["value"] == 3e9
 
 

@@ -131,6 +131,18 @@ def test_what_is_converted_is_said_before_and_done_once(
     assert err == f"session: {output.name}\n"
 
 
+def test_several_draft_lengths_find_the_best(start: Start, recipe: Edit, tmp_path: Path) -> None:
+    code, out, err = finish(start("run", recipe(), "-o", "s.sqlite", "-k", "1-3", "--quiet"))
+    assert code == 0, err
+    assert "Draft lengths: measured" in out and "best at K = " in out
+    code, out, err = finish(start("report", "s.sqlite", "--json"))
+    (sweep,) = json.loads(out)["draft_lengths"]
+    assert [one["draft_tokens"] for one in sweep["lengths"]] == [1, 2, 3]
+    assert sweep["best_draft_tokens"] in (1, 2, 3)
+    code, out, err = finish(start("run", recipe(), "-k", "1-65"))
+    assert code == 2 and "65 is not in the range 0<=x<=64" in err
+
+
 def test_options_change_the_recipe_and_are_in_the_session(
     start: Start, recipe: Edit, tmp_path: Path
 ) -> None:

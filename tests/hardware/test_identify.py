@@ -297,8 +297,8 @@ def test_b08_an_unreadable_module_eeprom(board: Board) -> None:
     [
         (
             "B09",
-            "# R39 (release), REVISION: 2.0, GCID: 1, BOARD: generic, EABI: aarch64, DATE: x",
-            "39.2.0",
+            "# R39 (release), REVISION: 9.0, GCID: 1, BOARD: generic, EABI: aarch64, DATE: x",
+            "39.9.0",
             None,
         ),
         (

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from edgeprof.hardware.memory_state import MemoryState, read_memory_state
+from edgeprof.hardware.memory_state import (
+    MemoryState,
+    SwapState,
+    read_memory_state,
+    read_swap_state,
+)
 
 MEMINFO = """MemTotal:        7620000 kB
 MemFree:          420000 kB
@@ -47,3 +52,22 @@ def test_what_cannot_be_read_is_unknown(tmp_path: Path, text: str) -> None:
     state = read_memory_state(tree(tmp_path, meminfo=text, buddyinfo=text))
     assert state == MemoryState(available_bytes=None, largest_block_bytes=None, largest_blocks=None)
     assert str(state) == "what is available cannot be read"
+
+
+def test_swap_and_the_part_of_it_that_lies_in_memory(tmp_path: Path) -> None:
+    swaps = """Filename				Type		Size		Used		Priority
+/dev/zram0                              partition	650240		0		5
+/dev/zram1                              partition	650240		0		5
+/mnt/16GB.swap                          file		16777212	0		-2
+"""
+    meminfo = "SwapTotal: 18077692 kB\nSwapFree: 18000000 kB\n"
+    state = read_swap_state(tree(tmp_path, meminfo=meminfo, swaps=swaps))
+    assert state == SwapState(
+        total_bytes=18_077_692 * 1024,
+        used_bytes=77_692 * 1024,
+        zram_bytes=2 * 650_240 * 1024,
+    )
+
+
+def test_swap_that_nobody_tells_of_is_unknown(tmp_path: Path) -> None:
+    assert read_swap_state(tmp_path) == SwapState(total_bytes=None, used_bytes=None, zram_bytes=0)

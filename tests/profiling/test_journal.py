@@ -140,7 +140,7 @@ def test_a_leg_tells_at_its_end_what_the_memory_did() -> None:
         messages.append,
         clock=lambda: 1,
         stop_asked=lambda: False,
-        watch_memory=lambda: lambda: {"major_faults": 3},
+        watches={"memory": lambda: lambda: {"major_faults": 3}},
     )
     with watched.leg("x", kind="held", variant="t", attrs={"held": "verify"}):
         pass

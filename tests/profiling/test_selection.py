@@ -18,23 +18,33 @@ def test_nothing_asked_changes_nothing(recipe: Recipe) -> None:
 
 def test_a_draft_length_holds_for_all_and_doubles_are_run_once(recipe: Recipe) -> None:
     both = [*recipe.variants, Variant(target="t", drafter="d", draft_tokens=5)]
-    chosen = select(override(recipe, variants=both), draft_tokens=4)
+    chosen = select(override(recipe, variants=both), draft_tokens=[4])
     assert names(chosen) == ["t+d k=4", "t", "t+ngram k=4"]
 
 
 def test_r30_draft_length_0_is_plain_decoding_without_the_draft_loaded(recipe: Recipe) -> None:
-    chosen = select(recipe, draft_tokens=0)
+    chosen = select(recipe, draft_tokens=[0])
     assert names(chosen) == ["t"] and chosen.drafters == {}
     with pytest.raises(UsageFault, match="no plain variant is left"):
-        select(recipe, variants=["t+d"], draft_tokens=0)
+        select(recipe, variants=["t+d"], draft_tokens=[0])
+
+
+def test_several_lengths_are_variants_of_their_own(recipe: Recipe) -> None:
+    chosen = select(recipe, draft_tokens=[0, 1, 3])
+    assert names(chosen) == ["t+d k=1", "t+d k=3", "t", "t+ngram k=1", "t+ngram k=3"]
+    # 1, 2 and 4 were held anyway; three drafted tokens are verified by a pass over four
+    assert chosen.verify_tokens == [1, 2, 4]
+    assert select(recipe, draft_tokens=[2, 6]).verify_tokens == [1, 2, 3, 4, 7]
+    bare = override(recipe, verify_tokens=[])
+    assert select(bare, draft_tokens=[2, 6]).verify_tokens == []
 
 
 def test_a_length_may_be_the_longest_of_those_that_pay(recipe: Recipe) -> None:
-    assert names(select(recipe, draft_tokens=8, adaptive=True)) == [
+    assert names(select(recipe, draft_tokens=[8], adaptive=True)) == [
         "t+d k=0-8", "t", "t+ngram k=0-8",
     ]  # fmt: skip
     assert names(select(recipe, adaptive=True)) == ["t+d k=0-2", "t", "t+ngram k=0-3"]
-    assert names(select(recipe, draft_tokens=0, adaptive=True)) == ["t"]
+    assert names(select(recipe, draft_tokens=[0], adaptive=True)) == ["t"]
     already = [replace(variant, adaptive=True) for variant in recipe.variants if variant.drafter]
     assert select(override(recipe, variants=already)).variants == already
 

@@ -154,10 +154,10 @@ def test_a_provider_that_is_listed_but_cannot_be_made_is_refused(
     ort = load_onnxruntime()
     listed = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(ort, "get_available_providers", lambda: listed)
-    from edgeprof.runner.provider_probe import _product
+    from edgeprof.runner.provider_probe import _PRODUCT
 
     with pytest.raises((EnvironmentFault, FileFault), match=r"fell back to CPU|cannot load it"):
-        open_session(_product(), SessionSetup("cuda", 1))
+        open_session(_PRODUCT, SessionSetup("cuda", 1))
 
 
 def test_no_pool_of_threads_spins_on_while_another_session_runs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import grp
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from msgspec import Struct, structs
 
 from edgeprof.hardware.board_files import printable
 from edgeprof.telemetry.emc import SENSOR
+from edgeprof.telemetry.sources.jtop_copies import Installs, JtopCopy, same_release
 
 SOCKET = Path("/run/jtop.sock")
 UNIT = Path("/etc/systemd/system/jtop.service")
@@ -99,6 +101,41 @@ def unreachable() -> Remedy | None:
             only_if_met=True,
         )
     return None if os.access(SOCKET, os.R_OK | os.W_OK) else _no_permission()
+
+
+def installation_fault(
+    installs: Installs, *, socket_is_there: bool, in_container: bool, pip: str
+) -> Remedy | None:
+    """What the installed files alone tell: a client without a service, or one that no service
+    speaks to. None where they fit, or where jetson-stats, which is not needed, is not there."""
+    copies, service = installs.copies, installs.service
+    if not socket_is_there and copies and service is None:
+        if in_container:
+            return Remedy(
+                reason=f"the client is here, and there is no {SOCKET} of the host's service",
+                fix=f"start the container with -v {SOCKET}:{SOCKET}",
+            )
+        return Remedy(
+            reason=f"the client of jetson-stats {copies[0].version} is here, its service is not: "
+            "it was installed without sudo, or its service never was",
+            fix=_install_service(copies[0]),
+        )
+    if service is None or service.version is None or not copies:
+        return None
+    if any(same_release(copy.version, service.version) for copy in copies):
+        return None
+    return Remedy(
+        reason=f"the service is jetson-stats {service.version}, the client {copies[0].version}: "
+        "they speak only to their own release",
+        fix=f'{pip} install "jetson-stats~={_series(service.version)}"',
+    )
+
+
+def _install_service(copy: JtopCopy) -> str:
+    """Root finds what lies in the system's folders alone."""
+    script = copy.script or "jtop"
+    in_system = script in ("/usr/local/bin/jtop", "/usr/bin/jtop", "jtop")
+    return f"sudo {'jtop' if in_system else shlex.quote(script)} --install-service"
 
 
 def after_end(cause: str) -> Remedy:

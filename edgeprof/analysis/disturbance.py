@@ -1,0 +1,166 @@
+"""Which repetitions were disturbed, and by what: a throttled board, another program, swapping.
+
+A disturbed leg is shown with its reasons and left out of means; where a variant has no other leg,
+its disturbed ones stay. A leg that was only slow, with no cause seen, is never left out: that would
+choose results by their outcome.
+"""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from edgeprof.analysis.board import Readings
+from edgeprof.session.records import Event, Leg, Session
+from edgeprof.units import show
+
+_OTHERS_CORES = 0.5  # that other programs took, on average over a leg
+_STOLEN_CORES = 0.25
+_SWAPPED_BYTES = 16 << 20
+_CLOCK_DROP = 0.05  # below the median of the variant's legs
+_CLOCKS = ("emc_clock_hz", "gpu_clock_hz", "cpu_clock_hz")
+_LEAST_LEGS = 3  # of a variant, for a median to speak of
+_MOST_REASONS = 3
+_HOTTER_C = 5.0  # from start to end, in the hottest zone: a trend
+
+
+class Disturbance(Struct, frozen=True, kw_only=True):
+    """A leg and what disturbed it."""
+
+    leg_id: int
+    leg: str
+    variant: str
+    repeat: int
+    reasons: list[str]
+    left_out: bool
+
+
+def disturbances_of(session: Session, readings: Readings) -> list[Disturbance]:
+    """The decode legs that were disturbed, warm-up apart, in their order."""
+    legs = [leg for leg in session.legs if leg.kind == "decode" and not leg.warmup]
+    events = _events_by_leg(session.events, legs)
+    slow = _clock_drops(legs, readings)
+    reasons = {
+        leg.id: [*_told(events[leg.id]), *slow.get(leg.id, []), *_neighbours(leg), *_swapped(leg)]
+        for leg in legs
+    }
+    clean = {leg.variant for leg in legs if not reasons[leg.id]}
+    return [
+        Disturbance(
+            leg_id=leg.id,
+            leg=leg.name,
+            variant=leg.variant,
+            repeat=leg.repeat,
+            reasons=reasons[leg.id],
+            left_out=leg.variant in clean,
+        )
+        for leg in legs
+        if reasons[leg.id]
+    ]
+
+
+def left_out_legs(disturbances: Iterable[Disturbance]) -> frozenset[int]:
+    """By id."""
+    return frozenset(one.leg_id for one in disturbances if one.left_out)
+
+
+def disturbed_words(
+    disturbances: Sequence[Disturbance], *, with_disturbed: bool = False
+) -> Iterator[str]:
+    """For the reader: how many repetitions of each variant, the first reasons, and whether they
+    count."""
+    by_variant: dict[str, list[Disturbance]] = defaultdict(list)
+    for one in disturbances:
+        by_variant[one.variant].append(one)
+    for variant, same in by_variant.items():
+        legs = "1 leg was" if len(same) == 1 else f"{len(same)} legs were"
+        reasons = dict.fromkeys(reason for one in same for reason in one.reasons)
+        shown = "; ".join(list(reasons)[:_MOST_REASONS])
+        left_out = same[0].left_out and not with_disturbed
+        kept = "left out of all figures" if left_out else "in the figures all the same"
+        yield f"{variant}: {legs} disturbed ({shown}), {kept}"
+
+
+def _events_by_leg(events: Iterable[Event], legs: Sequence[Leg]) -> dict[int, list[Event]]:
+    """By the time at which they happened: a leg ends in the decoder, an event in the sampler."""
+    found: dict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        for leg in legs:
+            if leg.t0_ns <= event.t_ns <= (leg.t1_ns or leg.t0_ns):
+                found[leg.id].append(event)
+    return found
+
+
+def _told(events: Iterable[Event]) -> Iterator[str]:
+    for event in events:
+        detail = event.detail
+        if event.kind == "throttling":
+            counter = f"{detail.get('counter')} {detail.get('from')} to {detail.get('to')}"
+            yield f"throttled (counter {counter})"
+        elif event.kind == "power_mode":
+            yield f"the power mode changed from {detail.get('from')} to {detail.get('to')}"
+        elif event.kind == "suspend":
+            yield "the machine slept"
+
+
+def _clock_drops(legs: Sequence[Leg], readings: Readings) -> Mapping[int, list[str]]:
+    """Legs in which a clock was lower than is usual for the variant."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for name in _CLOCKS:
+        by_variant: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        for leg in legs:
+            if values := readings.values(name, leg):
+                by_variant[leg.variant].append((leg.id, statistics.fmean(values)))
+        for means in by_variant.values():
+            usual = statistics.median(mean for _, mean in means)
+            if len(means) < _LEAST_LEGS:
+                continue
+            for leg_id, mean in means:
+                if mean < usual * (1 - _CLOCK_DROP):
+                    dropped = f"{name} fell to {mean / 1e6:.0f} MHz from {usual / 1e6:.0f} MHz"
+                    found[leg_id].append(dropped)
+    return found
+
+
+def _neighbours(leg: Leg) -> Iterator[str]:
+    seconds = 0.0 if leg.t1_ns is None else (leg.t1_ns - leg.t0_ns) / 1e9
+    processor = leg.attrs.get("processor")
+    if seconds <= 0 or not isinstance(processor, dict):
+        return
+    for key, limit, who in (
+        ("others_s", _OTHERS_CORES, "other programs took"),
+        ("stolen_s", _STOLEN_CORES, "the host gave to other machines"),
+    ):
+        cores = _number(processor, key) / seconds
+        if cores >= limit:
+            yield f"{who} {cores:.1f} cores"
+
+
+def _swapped(leg: Leg) -> Iterator[str]:
+    memory = leg.attrs.get("memory")
+    grown = _number(memory, "swap_growth_bytes") if isinstance(memory, dict) else 0.0
+    if grown >= _SWAPPED_BYTES:
+        yield f"swap grew by {show(grown, 'B')}"
+
+
+def _number(values: Mapping[str, Any], key: str) -> float:
+    """Attributes are free JSON: what is no number is 0 here."""
+    value = values.get(key)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def heating(readings: Readings) -> str | None:
+    """The zone that grew hotter from the start of a session to its end, where one did by much."""
+    rises = []
+    for name in readings.names():
+        values = readings.values(name)
+        if name.startswith("temp_c.") and len(values) >= 2:
+            rises.append((values[-1] - values[0], name.removeprefix("temp_c."), values))
+    if not rises:
+        return None
+    rise, zone, values = max(rises)
+    if rise < _HOTTER_C:
+        return None
+    return f"{zone} went from {values[0]:.0f} to {values[-1]:.0f} degrees C"

@@ -1,0 +1,131 @@
+"""Which repetitions are left out, and why."""
+
+from typing import Any
+
+import pytest
+from made_session import MS, SessionMaker
+from msgspec.structs import replace
+
+from edgeprof.analysis.board import Readings
+from edgeprof.analysis.channels import channels_of
+from edgeprof.analysis.disturbance import (
+    Disturbance,
+    disturbances_of,
+    disturbed_words,
+    heating,
+    left_out_legs,
+)
+from edgeprof.analysis.summary import summarise
+from edgeprof.session.records import Event, Session
+
+
+def three_repeats(maker: SessionMaker, *, slow: int | None = 1, **attrs: Any) -> Session:
+    """The plain variant three times, in one of them at half the speed and with these attributes."""
+    for repeat in range(3):
+        maker.decode_leg("fp32", repeat=repeat, slower=2.0 if repeat == slow else 1.0)
+        if repeat == slow:
+            leg = maker.legs[-1]
+            maker.legs[-1] = replace(leg, attrs={**leg.attrs, **attrs})
+    return maker.session()
+
+
+def found(session: Session) -> list[Disturbance]:
+    return disturbances_of(session, Readings(channels_of(session)))
+
+
+def event(session: Session, kind: str, **detail: Any) -> Session:
+    """In the middle of the second leg."""
+    leg = session.legs[1]
+    t_ns = (leg.t0_ns + (leg.t1_ns or 0)) // 2
+    told = Event(leg_id=None, t_ns=t_ns, kind=kind, severity="warning", detail=detail)
+    return replace(session, events=[told])
+
+
+def test_a_quiet_session_has_none(maker: SessionMaker) -> None:
+    assert found(three_repeats(maker, processor={"others_s": 0.05, "stolen_s": 0.0})) == []
+
+
+def test_slowness_alone_is_no_disturbance(maker: SessionMaker) -> None:
+    """Leaving out what was slow, for no cause that was seen, would choose the result."""
+    assert found(three_repeats(maker)) == []
+
+
+# The slow leg answers two prompts in 2 x (50 + 8 x 20) ms x 2 = 0.84 s.
+@pytest.mark.parametrize(
+    ("attrs", "reason"),
+    [
+        ({"processor": {"others_s": 0.84, "stolen_s": 0.0}}, "other programs took 1.0 cores"),
+        (
+            {"processor": {"others_s": 0.0, "stolen_s": 0.42}},
+            "the host gave to other machines 0.5 cores",
+        ),
+        ({"memory": {"swap_growth_bytes": 32 << 20}}, "swap grew by 33.6 MB"),
+    ],
+)
+def test_what_a_leg_says_of_itself(maker: SessionMaker, attrs: dict[str, Any], reason: str) -> None:
+    (one,) = found(three_repeats(maker, **attrs))
+    assert (one.leg_id, one.repeat, one.reasons, one.left_out) == (2, 1, [reason], True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "reason"),
+    [
+        ("throttling", {"counter": "oc1", "from": 4, "to": 7}, "throttled (counter oc1 4 to 7)"),
+        ("power_mode", {"from": "15W", "to": "7W"}, "the power mode changed from 15W to 7W"),
+        ("suspend", {"asleep_s": 9.0}, "the machine slept"),
+    ],
+)
+def test_what_happened_in_a_leg(
+    maker: SessionMaker, kind: str, detail: dict[str, Any], reason: str
+) -> None:
+    (one,) = found(event(three_repeats(maker), kind, **detail))
+    assert (one.leg_id, one.reasons) == (2, [reason])
+
+
+def test_an_event_of_another_kind_disturbs_nothing(maker: SessionMaker) -> None:
+    assert found(event(three_repeats(maker), "clock_change", signal="gpu_clock_hz")) == []
+
+
+def test_a_clock_that_fell_in_one_leg(maker: SessionMaker) -> None:
+    session = three_repeats(maker)
+    hz = [612e6, 550e6, 612e6]
+    values = [(leg.t0_ns + MS, hz[i]) for i, leg in enumerate(session.legs)]
+    maker.signal("gpu_clock_hz", "Hz", values)
+    (one,) = found(maker.session())
+    assert one.reasons == ["gpu_clock_hz fell to 550 MHz from 612 MHz"]
+
+
+def test_figures_come_from_the_other_legs(maker: SessionMaker) -> None:
+    """Plain decoding makes 50 tokens/s, and 25 in the repeat that was disturbed."""
+    session = three_repeats(maker, processor={"others_s": 1.5, "stolen_s": 0.0})
+    summary, whole = summarise(session), summarise(session, with_disturbed=True)
+    assert [leg.tokens_per_s_by_repeat for leg in summary.legs] == [[50.0, 50.0]]
+    assert [leg.tokens_per_s_by_repeat for leg in whole.legs] == [[50.0, 25.0, 50.0]]
+    assert [one.leg_id for one in summary.disturbed] == [2] == [d.leg_id for d in whole.disturbed]
+    words = "fp32: 1 leg was disturbed (other programs took 1.8 cores), "
+    assert summary.warnings[0] == f"{words}left out of all figures"
+    assert whole.warnings[0] == f"{words}in the figures all the same"
+
+
+def test_where_nothing_else_is_there_disturbed_legs_stay(maker: SessionMaker) -> None:
+    maker.decode_leg("fp32")
+    maker.legs[-1] = replace(maker.legs[-1], attrs={"memory": {"swap_growth_bytes": 1 << 30}})
+    session = maker.session()
+    (one,) = found(session)
+    assert not one.left_out and left_out_legs([one]) == frozenset()
+    assert "in the figures all the same" in next(disturbed_words([one]))
+    assert summarise(session).legs[0].answers == 2
+
+
+@pytest.mark.parametrize("junk", [None, "x", {"others_s": "x"}, {"others_s": None}])
+def test_attributes_are_free_json(maker: SessionMaker, junk: Any) -> None:
+    assert found(three_repeats(maker, processor=junk, memory=junk)) == []
+
+
+def test_the_hottest_rise_is_told(maker: SessionMaker) -> None:
+    session = three_repeats(maker)
+    start, end = session.legs[0].t0_ns, session.legs[-1].t1_ns or 0
+    maker.signal("temp_c.gpu", "deg C", [(start, 50.0), (end, 61.0)])
+    maker.signal("temp_c.cpu", "deg C", [(start, 50.0), (end, 53.0)])
+    assert heating(Readings(channels_of(maker.session()))) == "gpu went from 50 to 61 degrees C"
+    assert heating(Readings([])) is None
