@@ -1,16 +1,14 @@
 """Long series thinned for drawing: what stands out stays, the rest is kept in the session only."""
 
-from typing import Any, TypeAlias
-
 import numpy as np
+import numpy.typing as npt
 
-Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
-Indices: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
+Floats = npt.NDArray[np.float64]
 
 _KEPT_A_STRETCH = 4
 
 
-def thinned(times: Floats, values: Floats, most: int) -> Indices:
+def thinned(times: Floats, values: Floats, most: int) -> npt.NDArray[np.intp]:
     """The indices of at most ``most`` points (at least 4) that draw as all of them do.
 
     The time is cut into equal stretches; of each stay the first and the last point, the lowest and
