@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edgeprof.analysis.summary import Summary
     from edgeprof.session.records import Session
 
-Form = Literal["text", "json", "md", "csv"]
+Form = Literal["text", "json", "md", "html", "csv", "trace"]
 Dialect = Literal["plain", "decimal-comma"]
 
 
@@ -45,6 +45,16 @@ def _markdown() -> _Files:
     )
 
 
+def _html() -> _Files:
+    from edgeprof.report.html import HTML_NAME, check_html, write_html
+
+    check_html()
+    return _Files(
+        lambda _: [HTML_NAME],
+        lambda session, summary, folder, _: write_html(session, summary, folder),
+    )
+
+
 def _csv() -> _Files:
     from edgeprof.report.session_csv import session_csv_names, write_session_csv
 
@@ -54,8 +64,23 @@ def _csv() -> _Files:
     )
 
 
+def _trace() -> _Files:
+    from edgeprof.report.trace import TRACE_NAME, check_trace, write_trace
+
+    check_trace()
+    return _Files(
+        lambda _: [TRACE_NAME],
+        lambda session, summary, folder, _: write_trace(session, summary, folder),
+    )
+
+
 # Where a form of its own files plugs in: name -> what gives its _Files, imported when asked for.
-_FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown, "csv": _csv}
+_FORMS: dict[str, Callable[[], _Files]] = {
+    "md": _markdown,
+    "html": _html,
+    "csv": _csv,
+    "trace": _trace,
+}
 
 
 @click.command()

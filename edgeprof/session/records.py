@@ -52,7 +52,11 @@ class Leg(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Request(Struct, frozen=True, kw_only=True, tag=True):
-    """One prompt answered in a leg; written when it starts and again when it ends."""
+    """One prompt answered in a leg; written when it starts and again when it ends.
+
+    ``text_ends`` holds, for each token of the answer, how many characters of ``text`` stand once it
+    has come: a token that only begins a character adds none.
+    """
 
     id: int
     leg_id: int
@@ -65,6 +69,7 @@ class Request(Struct, frozen=True, kw_only=True, tag=True):
     t1_ns: int | None = None
     stop_reason: str | None = None
     text: str | None = None
+    text_ends: list[int] | None = None
 
 
 class Round(Struct, frozen=True, kw_only=True, tag=True):

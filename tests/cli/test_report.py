@@ -94,6 +94,40 @@ def test_markdown_on_stdout(session_file: Path) -> None:
     assert "![" not in result.stdout  # no plot lies beside a stream
 
 
+@pytest.mark.parametrize(
+    ("form", "name", "start"),
+    [("html", "report.html", b"<!doctype html>"), ("trace", "trace.pftrace", b"\n")],
+)
+def test_forms_of_one_file(
+    session_file: Path, tmp_path: Path, form: str, name: str, start: bytes
+) -> None:
+    result = report(session_file, "--format", form, "-o", tmp_path / "r")
+    assert result.exit_code == 0
+    assert result.stdout == f"{tmp_path / 'r' / name}\n"
+    assert [one.name for one in (tmp_path / "r").iterdir()] == [name]
+    assert (tmp_path / "r" / name).read_bytes().startswith(start)
+    again = report(session_file, "--format", form, "-o", tmp_path / "r")
+    assert again.exit_code == 2 and "--force" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "library"),
+    [
+        ("html", "plotly"),
+        ("html", "markdown_it"),
+        ("trace", "perfetto.protos.perfetto.trace.perfetto_trace_pb2"),
+    ],
+)
+def test_a_library_that_is_missing_is_named_with_the_way_out(
+    session_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    result = report(session_file, "--format", form, "-o", tmp_path / "r")
+    assert result.exit_code == 3
+    assert f"pip install 'edgeprof[{form}]'" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_p09_second_report_needs_force(session_file: Path, tmp_path: Path) -> None:
     assert report(session_file, "-o", tmp_path / "r").exit_code == 0
     again = report(session_file, "-o", tmp_path / "r")

@@ -128,6 +128,14 @@ def test_ids_count_up_without_a_gap(session: Session) -> None:
         assert [row.id for row in table] == list(range(1, len(table) + 1))
 
 
+def test_every_token_has_its_part_of_the_text(session: Session) -> None:
+    for request in session.requests:
+        assert request.text is not None and request.text_ends is not None
+        assert len(request.text_ends) == request.new_tokens
+        assert request.text_ends == sorted(request.text_ends)
+        assert request.text_ends[-1] == len(request.text)
+
+
 def test_every_pass_lies_in_its_leg_and_round(session: Session) -> None:
     legs = {leg.id: leg for leg in session.legs}
     rounds = {round_.id: round_ for round_ in session.rounds}
