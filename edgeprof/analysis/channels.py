@@ -30,8 +30,8 @@ SHORTER = "the run was shorter than the sampling interval"
 # What matters most comes first; families end in a dot.
 _ORDER = (
     "dram_bandwidth_bytes_per_s", "emc_busy_frac", "emc_clock_hz", "gpu_busy_frac", "gpu_clock_hz",
-    "cpu_busy_frac", "cpu_online", "power_w.total", "power_w.", "temp_c.", "ram_used_bytes",
-    "ram_total_bytes", "swap_used_bytes", "throttle_events.", "cooling_state.",
+    "cpu_busy_frac", "cpu_clock_hz", "cpu_online", "power_w.total", "power_w.", "temp_c.",
+    "ram_used_bytes", "ram_total_bytes", "swap_used_bytes", "throttle_events.", "cooling_state.",
 )  # fmt: skip
 
 _GAP = 3.0  # times the usual time between two readings: nothing is known of what lies between

@@ -18,6 +18,7 @@ from edgeprof.report.printable import printable
 # name -> (module that holds a click command called ``command``, one line of help)
 COMMANDS = {
     "compare": ("edgeprof.cli.compare", "Compare sessions: ratios, and what differs."),
+    "contend": ("edgeprof.cli.contend", "Show what a neighbour costs a decoding model."),
     "convert": ("edgeprof.cli.convert", "Turn a GGUF file into an ONNX decoder."),
     "devices": ("edgeprof.cli.devices", "List boards and power modes, or detect this board."),
     "doctor": ("edgeprof.cli.doctor", "Say what can be measured here, and what is in the way."),

@@ -8,10 +8,22 @@ _SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """How many cores this process may run on."""
+    return len(allowed_cores())
+
+
+def allowed_cores() -> set[int]:
+    """The numbers of the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def pin(cores: set[int]) -> None:
+    """Keep this process, and the threads that it starts from now on, to these cores; where the
+    system cannot, it stays as it is."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
 
 
 def cpu_model(root: Path = Path("/")) -> str | None:

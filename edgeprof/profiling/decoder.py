@@ -118,6 +118,8 @@ class _Decoding:
         if self._job.held_leg_s is not None:
             for repeat, held in held_order(self._recipe):
                 self._hold_for_bytes(repeat, held, self._job.held_leg_s)
+        if self._recipe.idle_s:
+            self._idle(self._recipe.idle_s)
         self._ignore_padding()
         self._warm_up()
         for repeat in range(1, self._recipe.repeats + 1):
@@ -237,6 +239,11 @@ class _Decoding:
             while passes and _clock() < until_ns:
                 for key, phase, one in passes:
                     self._journal.run(leg, phase, self._names[key], one.run())
+
+    def _idle(self, seconds: float) -> None:
+        """All models loaded and nothing running: what is drawn then is no token's."""
+        with self._journal.leg("idle", kind="idle", variant="idle"):
+            self._journal.rest(seconds)
 
     def _room(self, held: HeldPhase) -> int:
         """How deep the models of a phase may be filled."""

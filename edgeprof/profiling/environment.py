@@ -33,6 +33,19 @@ def describe_device(root: Path = Path("/")) -> dict[str, Any]:
         "jetpack": found.jetpack,
         "power_mode": found.mode_name,
         "clocks": _clocks(found),
+        **_memory_bus(found),
+    }
+
+
+def _memory_bus(found: "Identity") -> dict[str, Any]:
+    """By what the shares of peak and sustained bandwidth are worked out, from the profile."""
+    profile = found.profile
+    if profile is None or found.confidence == "low":
+        return {"bytes_per_emc_clock": None, "sustained_share": None}
+    sustained = profile.sustained
+    return {
+        "bytes_per_emc_clock": 2 * profile.dram.bus_width_bits / 8,
+        "sustained_share": None if sustained is None else sustained.fraction,
     }
 
 

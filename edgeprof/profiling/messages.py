@@ -45,6 +45,37 @@ class DecodeJob(Struct, frozen=True, kw_only=True, tag=True):
     held_leg_s: float | None = None
 
 
+class ContendJob(Struct, frozen=True, kw_only=True, tag=True):
+    """What the contender is to do: the recipe's ``contention`` and ``sustained``, whose target and
+    antagonists are named. ``buffer_bytes`` is what one worker streams over, again and again."""
+
+    recipe: Recipe
+    models: dict[str, PreparedModel]
+    buffer_bytes: int
+
+
+class AntagonistJob(Struct, frozen=True, kw_only=True, tag=True):
+    """What an antagonist does when it is told to go: a stream, a spin, or passes of ``model``."""
+
+    kind: Literal["read", "copy", "spin", "model"]
+    cores: list[int]
+    buffer_bytes: int = 0
+    model: PreparedModel | None = None
+    capacity: int = 0
+    context_tokens: int = 0
+    seed: int = 0
+
+
+class Go(Struct, frozen=True, kw_only=True, tag=True):
+    """Work until ``Rest``; a pass begins every ``period_s``, None: at once after the one before."""
+
+    period_s: float | None = None
+
+
+class Rest(Struct, frozen=True, kw_only=True, tag=True):
+    """Pause after the pass in hand, and tell what was done."""
+
+
 class SampleJob(Struct, frozen=True, kw_only=True, tag=True):
     """The board to read, and the sources that are to give all they can; None takes per signal the
     first source that works.
@@ -117,6 +148,27 @@ class ModelReady(Struct, frozen=True, kw_only=True, tag=True):
     model: ModelRecord
 
 
+class Ready(Struct, frozen=True, kw_only=True, tag=True):
+    """An antagonist can go. ``pass_bytes`` is what one of its streaming passes asks for; ``model``
+    is what it has loaded."""
+
+    pass_bytes: int | None = None
+    model: ModelRecord | None = None
+
+
+class Began(Struct, frozen=True, kw_only=True, tag=True):
+    """An antagonist has done its first pass since it was told to go."""
+
+
+class Ran(Struct, frozen=True, kw_only=True, tag=True):
+    """What an antagonist did: start and end of each pass, and the processor time of its process in
+    the seconds that it took, of all its threads together."""
+
+    stamps_ns: list[tuple[int, int]]
+    cpu_s: float
+    wall_s: float
+
+
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
     """The child gave up for a reason that its message explains; ``kind`` names the exception."""
 
@@ -143,7 +195,7 @@ class Ended(Struct, frozen=True, kw_only=True, tag=True):
     interrupted: bool = False
 
 
-Order = DecodeJob | SampleJob | ProbeJob | Stop
+Order = DecodeJob | ContendJob | AntagonistJob | SampleJob | ProbeJob | Go | Rest | Stop
 Message = (
     Leg
     | Request
@@ -155,6 +207,9 @@ Message = (
     | Event
     | Plan
     | ModelReady
+    | Ready
+    | Began
+    | Ran
     | Failed
     | Alive
     | Stuck

@@ -26,8 +26,10 @@ from edgeprof.process_end import speaks_of_memory
 from edgeprof.profiling.board import board_figures
 from edgeprof.profiling.checks import plan_job
 from edgeprof.profiling.children import Child
+from edgeprof.profiling.contention_plan import plan_contention
 from edgeprof.profiling.environment import describe_device, describe_environment
 from edgeprof.profiling.messages import (
+    ContendJob,
     DecodeJob,
     Ended,
     Failed,
@@ -59,6 +61,7 @@ INTERRUPTED = "interrupted"
 _COMMIT_EVERY_NS = 100_000_000
 _SETTLING_NS = 5_000_000_000
 _DECODER = "edgeprof.profiling.decoder"
+_CONTENDER = "edgeprof.profiling.contender"  # holds the target as a decoder does
 
 
 class Progress(Protocol):
@@ -94,14 +97,43 @@ def record(
     """
     check_output(output, force=force)
     job = plan_job(recipe, folders)
+    return _record(job, output, progress, sources, force=force, on_token=on_token)
+
+
+def record_contention(
+    recipe: Recipe,
+    folders: Mapping[str, DecoderFolder],
+    output: Path,
+    *,
+    progress: Progress,
+    sources: list[str] | None = None,
+    force: bool = False,
+) -> Session:
+    """Measure what a recipe's target and its antagonists do to each other; like ``record``.
+
+    ``recipe`` is one of ``contention_recipe``.
+    """
+    check_output(output, force=force)
+    return _record(plan_contention(recipe, folders), output, progress, sources, force=force)
+
+
+def _record(
+    job: DecodeJob | ContendJob,
+    output: Path,
+    progress: Progress,
+    sources: list[str] | None,
+    *,
+    force: bool,
+    on_token: Callable[[Token], None] | None = None,
+) -> Session:
     samples = SampleJob(board=board_figures(Path("/")), sources=sources)
     info = SessionInfo(
         id=uuid.uuid4().hex,
         created_utc=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         edgeprof_version=__version__,
         schema_version=SCHEMA_VERSION,
-        kind="run",
-        recipe=msgspec.to_builtins(recipe),
+        kind="run" if isinstance(job, DecodeJob) else "contend",
+        recipe=msgspec.to_builtins(job.recipe),
         device=describe_device(),
         environment=describe_environment(),
         models={},
@@ -142,11 +174,13 @@ class _Run:
     def close(self) -> None:
         self._writer.close()
 
-    def measure(self, job: DecodeJob, samples: SampleJob, wishes: Callable[[], int]) -> None:
+    def measure(
+        self, job: DecodeJob | ContendJob, samples: SampleJob, wishes: Callable[[], int]
+    ) -> None:
         """Start the children, write down what they say, and note how it ended."""
         with (
             SamplerLink(samples, self._take_sample) as sampler,
-            Child("decoder", _DECODER, self._with_held_legs(job, samples, sampler)) as decoder,
+            self._decoder(job, samples, sampler) as decoder,
             selectors.DefaultSelector() as selector,
         ):
             selector.register(decoder.descriptor, selectors.EVENT_READ, decoder)
@@ -157,6 +191,13 @@ class _Run:
                 stop.look(time.monotonic_ns())
             sampler.close()
             self._conclude(decoder, interrupted=stop.asked)
+
+    def _decoder(
+        self, job: DecodeJob | ContendJob, samples: SampleJob, sampler: SamplerLink
+    ) -> Child:
+        if isinstance(job, ContendJob):
+            return Child("decoder", _CONTENDER, job)
+        return Child("decoder", _DECODER, self._with_held_legs(job, samples, sampler))
 
     def _with_held_legs(
         self, job: DecodeJob, samples: SampleJob, sampler: SamplerLink

@@ -7,6 +7,17 @@ from edgeprof.analysis.summary import Summary
 from edgeprof.catalog import measured_like
 from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.report.attribution import attribution_notes, attribution_table
+from edgeprof.report.contention import (
+    alternation_table,
+    contention_notes,
+    contention_sentences,
+    cost_table,
+    curve_table,
+    kept_table,
+    sustained_table,
+    sustained_title,
+)
+from edgeprof.report.energy import energy_notes, energy_table, no_energy
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.length_sweep import sweep_notes, sweep_table
 from edgeprof.report.measured import ceilings_title, kernel_table
@@ -93,6 +104,22 @@ _HOW_OBSERVED = """\
   left out of it, for they still hold what was before."""
 
 
+_HOW_CONTENDED = """\
+- Every leg repeats one-token passes of the target at one depth. Legs alone have the same threads,
+  cores and provider as those beside an antagonist; all come in random order, once a repeat.
+- Only the time in which both ran counts: from the moment at which both had begun to that at which
+  the first of them ended.
+- An antagonist's dose is a part of its own rate, at which its passes begin; *antagonist kept* is
+  what it reached of that.
+- *cores* is the slowdown beside the spinner, which moves no bytes, at the same processor time
+  taken; *bus* is the rest. kappa is that rest x ceiling over the antagonist's bytes in the time of
+  a pass: 0 is slack, 1 a shared bus, above 1 row conflicts, the cache or clocks come on top.
+- The ceiling is fitted on what both moved, less what sharing cores costs. With >= no dose slowed
+  the target through the bus: it is the most that was seen.
+- Efficiency is the sum of what both kept: 1 is a zero sum, 2 independent.
+- Intervals are 95 %, bootstrap over repeats, widened for few repeats."""
+
+
 def report_names(figures: str = "svg") -> list[str]:
     """All files that a report may consist of, its figures in the form of that suffix."""
     return [REPORT_NAME, *(f"{stem}.{figures}" for stem in PLOTS)]
@@ -139,7 +166,7 @@ def _opening(summary: Summary) -> Iterator[str]:
     lines = [
         f"- **{escaped(h.target)}: {escaped(h.answer)}.** {_capital(escaped(h.reason))}."
         for h in headlines(summary)
-    ]
+    ] + [f"- {escaped(sentence)}" for sentence in contention_sentences(summary)]
     nothing = "No variant with a drafter was compared with plain decoding."
     yield "\n".join(lines) or ("" if synthetic_table(summary).rows else nothing)
     yield contrast(summary) or ""
@@ -188,6 +215,16 @@ def _board(summary: Summary, plots: list[str]) -> Iterator[str]:
         _plot("traffic", plots),
         *map(escaped, attribution_notes(summary)),
     )
+    yield _titled(
+        "Contention",
+        pipe_table(kept_table(summary)),
+        pipe_table(cost_table(summary)),
+        pipe_table(curve_table(summary)),
+        *map(escaped, contention_notes(summary)),
+    )
+    yield _titled("What alternating costs", pipe_table(alternation_table(summary)))
+    yield _titled(sustained_title(summary), pipe_table(sustained_table(summary)))
+    yield _titled("Energy", pipe_table(energy_table(summary)), *map(escaped, energy_notes(summary)))
     yield _titled(
         "Phases",
         pipe_table(phase_table(summary.phases, summary.session.duration_s)),
@@ -260,8 +297,12 @@ def _not_decoded(summary: Summary) -> Iterator[str]:
             yield reason
     if not _has(summary, "dram_bandwidth_bytes_per_s"):
         yield "bytes of the memory bus: no counter was read; bandwidth is modelled from the weights"
+    if _has(summary, "power_w") and (why := no_energy(summary)):
+        yield f"energy: {escaped(why)}"
+    if summary.session.kind == "contend":
+        return
     if not summary.contention.targets:
-        yield "contention for the memory bus: not part of this recipe"
+        yield "contention for the memory bus: edgeprof contend measures it"
     if not summary.verify_cost:
         yield "v(n), the cost of verification: no held passes in this session"
     if not summary.ceilings:
@@ -274,6 +315,8 @@ def _not_decoded(summary: Summary) -> Iterator[str]:
 def _how(summary: Summary) -> str:
     if summary.session.kind in OBSERVED_KINDS:
         return _HOW_OBSERVED
+    if summary.session.kind == "contend":
+        return _HOW_CONTENDED
     counted = _has(summary, "dram_bandwidth_bytes_per_s")
     return _HOW.format(counter=_COUNTER if counted else _NO_COUNTER)
 
