@@ -29,7 +29,8 @@ _LEAST_WIDTH = 20
 
 _SINGLE = (
     "dram_bandwidth_bytes_per_s", "emc_busy_frac", "emc_clock_hz", "gpu_busy_frac", "gpu_clock_hz",
-    "cpu_busy_frac", "cpu_online", "ram_used_bytes", "ram_total_bytes", "swap_used_bytes",
+    "cpu_busy_frac", "cpu_clock_hz", "cpu_online", "ram_used_bytes", "ram_total_bytes",
+    "swap_used_bytes",
 )  # fmt: skip
 _FAMILIES = ("power_w", "temp_c", "cooling_state", "throttle_events")
 _RATED = ("dram_bandwidth_bytes_per_s", "emc_busy_frac", "gpu_busy_frac", "power_w.total",
