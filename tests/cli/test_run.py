@@ -399,7 +399,7 @@ def test_weights_that_no_container_holds_are_rounded_on_request_and_the_error_is
         rounded = document["models"]["t"]["requantised"]
         assert rounded["storages"] == ["IQ4_NL"] and rounded["weights"] == 2 * 64 * 128
         assert 0 < rounded["relative_rms_error"] < 0.01
-        told = f"rounded to 8 bits: relative error {rounded['relative_rms_error']:.2%}"
+        told = f"to 8 bits: relative error {rounded['relative_rms_error']:.2%}"
         assert any(told in warning for warning in document["warnings"])
     assert json.loads(out)["session"]["recipe"]["targets"]["t"]["requantise"] is True
 
