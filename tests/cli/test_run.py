@@ -561,7 +561,7 @@ def test_ctrl_c_ends_the_leg_and_keeps_the_file(
     session = read_session(tmp_path / "s.sqlite")
     assert not session.info.complete and session.info.ended_reason == "interrupted"
     assert session.legs[-1].status in ("interrupted", "complete")
-    assert {event.kind for event in session.events} <= {"absent", "load"}
+    assert {event.kind for event in session.events} <= {"absent", "load", "neighbours"}
     last = session.passes[-1]
     assert asked_ns - last.t1_ns < 0.2e9
     assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]
