@@ -10,9 +10,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from edgeprof.analysis.channels import numeric_order, source_rank
+from edgeprof.analysis.channels import source_rank
 from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.hardware.board_files import printable
+from edgeprof.naming import numeric_order
 from edgeprof.report.signals import label, label_absent, shown
 from edgeprof.report.table import fold
 from edgeprof.session.records import Event, Quality, Sample, Signal, WindowKind
