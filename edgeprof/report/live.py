@@ -14,7 +14,7 @@ from edgeprof.analysis.channels import source_rank
 from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.hardware.board_files import printable
 from edgeprof.naming import numeric_order
-from edgeprof.report.signals import label, label_absent, shown
+from edgeprof.report.signal_words import label, label_absent, shown
 from edgeprof.report.table import fold
 from edgeprof.session.records import Event, Quality, Sample, Signal, WindowKind
 from edgeprof.units import significant
