@@ -33,13 +33,13 @@ from edgeprof.hardware.container import Container, read_container
 from edgeprof.hardware.identify import Identity
 from edgeprof.hardware.installed import read_installed
 from edgeprof.hardware.jetpack import known, stack_of
+from edgeprof.hardware.machine import usable_cores
 from edgeprof.hardware.memory_state import read_memory_state, read_swap_state
 from edgeprof.models.cache import cache_dir
 from edgeprof.profiling.board import board_figures
 from edgeprof.profiling.doctor_packages import describe_python, pip, read_packages
 from edgeprof.profiling.doctor_runtime import read_runtime
 from edgeprof.profiling.doctor_signals import permission, read_signals
-from edgeprof.profiling.environment import usable_cores
 from edgeprof.telemetry.sensor import command_line, socket_path
 from edgeprof.telemetry.sources import jtop_faults
 from edgeprof.telemetry.sources.jtop_copies import find_installs
