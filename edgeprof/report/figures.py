@@ -214,7 +214,9 @@ def rates_figure(rates: Mapping[str, Sequence[float]]) -> Figure:
             mean, spread = sum(values) / len(values), standard_deviation(values)
             axes.barh(row, mean, height=0.6, color=PALETTE[0], alpha=0.35)
             if spread is not None:
-                axes.errorbar(mean, row, xerr=spread, color="black", capsize=2, linewidth=0.8)
+                axes.errorbar(
+                    mean, row, xerr=spread, fmt="none", ecolor="black", capsize=2, linewidth=0.8
+                )
             label = "one repeat" if row == 0 else None
             axes.plot(values, [row] * len(values), "o", markersize=3, color=PALETTE[0], label=label)
         name_rows(axes, list(shown))

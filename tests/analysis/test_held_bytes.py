@@ -180,7 +180,7 @@ def test_the_line_of_the_duty_blocks() -> None:
 
 def test_bands_hold_the_estimate_and_are_not_points() -> None:
     channel = channel_of(exponential(0.7))
-    noisy = [v * (1 + 0.02 * (-1) ** (i // 7)) for i, v in enumerate(channel.values)]
+    noisy = np.array([v * (1 + 0.02 * (-1) ** (i // 7)) for i, v in enumerate(channel.values)])
     stretches = stretches_of(legs(), replace(channel, values=noisy), 0.7)
     held = hold(stretches, Delay(0.7, 5))
     values = [draw.bytes_per_pass[KEYS[40e9]] for draw in held.draws]
