@@ -32,7 +32,7 @@ $(VENV)/ready: setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else \
 		"edgeprof needs Python 3.10 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[cpu,dev,jetson]'
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[cpu,dev,html,jetson,trace]'
 	@touch $@
 
 clean:

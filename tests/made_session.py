@@ -276,6 +276,27 @@ class SessionMaker:
         ]
 
 
+def board_signals(session: Session) -> tuple[list[Signal], list[Sample]]:
+    """What an emulated board would have told while ``session`` ran, a reading every 100 ms."""
+    t0_ns, t1_ns = session.legs[0].t0_ns, session.legs[-1].t1_ns or 0
+    named = {
+        "dram_bandwidth_bytes_per_s": ("B/s", 40e9), "emc_busy_frac": ("1", 0.6),
+        "gpu_busy_frac": ("1", 0.8), "power_w.total": ("W", 14.0), "power_w.VDD_SOC": ("W", 3.0),
+        "temp_c.gpu": ("deg C", 48.0), "emc_clock_hz": ("Hz", 2133e6),
+        "gpu_clock_hz": ("Hz", 624e6),
+    }  # fmt: skip
+    signals = [
+        Signal(id=index, name=name, unit=unit, source="sysfs")
+        for index, (name, (unit, _)) in enumerate(named.items(), start=1)
+    ]
+    samples = [
+        Sample(signal_id=index, t0_ns=t_ns, t1_ns=t_ns, value=value, quality="simulated")
+        for index, (_, value) in enumerate(named.values(), start=1)
+        for t_ns in range(t0_ns, t1_ns, 100 * MS)
+    ]
+    return signals, samples
+
+
 def _info() -> SessionInfo:
     def model(role: Any, weights: str, streamed: int, kernel: str, agree: float) -> ModelRecord:
         return ModelRecord(

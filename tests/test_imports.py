@@ -53,6 +53,19 @@ def test_setup_cfg_lists_every_package() -> None:
     assert found | {"edgeprof.device_profiles", "edgeprof.recipes"} == listed
 
 
+def test_setup_cfg_takes_every_file_that_is_not_python_along() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    patterns = config["options.package_data"]
+    for package in config["options"]["packages"].split():
+        if package in ("edgeprof.device_profiles", "edgeprof.recipes"):
+            continue
+        for file in (ROOT / package.replace(".", "/")).iterdir():
+            if file.is_file() and file.suffix != ".py":
+                taken = patterns.get(package, "").split()
+                assert any(file.match(pattern) for pattern in taken), file
+
+
 def test_changelog_and_version_agree() -> None:
     versions = re.findall(r"^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert versions[0] == edgeprof.__version__

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from edgeprof.analysis.summary import Summary
     from edgeprof.session.records import Session
 
-Form = Literal["text", "json", "md", "csv"]
+Form = Literal["text", "json", "md", "html", "csv", "trace"]
 Dialect = Literal["plain", "decimal-comma"]
 
 
 class _Wishes(NamedTuple):
-    """What the options say about the figures and their files."""
+    """What the options say about the files."""
 
     figures: str
     csv_dialect: Dialect
@@ -45,6 +45,16 @@ def _markdown() -> _Files:
     )
 
 
+def _html() -> _Files:
+    from edgeprof.report.html import HTML_NAME, check_html, write_html
+
+    check_html()
+    return _Files(
+        lambda _: [HTML_NAME],
+        lambda session, summary, folder, _: write_html(session, summary, folder),
+    )
+
+
 def _csv() -> _Files:
     from edgeprof.report.session_csv import session_csv_names, write_session_csv
 
@@ -54,8 +64,23 @@ def _csv() -> _Files:
     )
 
 
+def _trace() -> _Files:
+    from edgeprof.report.trace import TRACE_NAME, check_trace, write_trace
+
+    check_trace()
+    return _Files(
+        lambda _: [TRACE_NAME],
+        lambda session, summary, folder, _: write_trace(session, summary, folder),
+    )
+
+
 # Where a form of its own files plugs in: name -> what gives its _Files, imported when asked for.
-_FORMS: dict[str, Callable[[], _Files]] = {"md": _markdown, "csv": _csv}
+_FORMS: dict[str, Callable[[], _Files]] = {
+    "md": _markdown,
+    "html": _html,
+    "csv": _csv,
+    "trace": _trace,
+}
 
 
 @click.command()
@@ -150,19 +175,26 @@ def _write_files(
 
 def _write_text(path: Path, output: Path | None, form: Form, wishes: _Wishes, force: bool) -> bool:
     """Whether the session was complete."""
+    import msgspec
+
     from edgeprof.analysis.summary import summarise
+    from edgeprof.catalog import measured_like
     from edgeprof.report.markdown import markdown
+    from edgeprof.report.measured import ceilings_document
     from edgeprof.report.table import terminal_width
     from edgeprof.report.text import session_text
     from edgeprof.session.store import read_session
 
-    summary = summarise(read_session(path), with_disturbed=wishes.with_disturbed)
+    session = read_session(path)
+    summary = summarise(session, with_disturbed=wishes.with_disturbed)
+    probe = measured_like(session.info.device, session.info.environment)
     if form == "json":
-        _put(json_text(summary), output, force)
+        beside = None if probe is None else ceilings_document(probe)
+        _put(json_text({**msgspec.to_builtins(summary), "probe": beside}), output, force)
     elif form == "md":
-        _put(markdown(summary), output, force)
+        _put(markdown(summary, probe=probe), output, force)
     else:
-        _put(session_text(summary, terminal_width()), output, force)
+        _put(session_text(summary, terminal_width(), probe), output, force)
     return summary.session.complete
 
 

@@ -1,14 +1,15 @@
-"""Turns what happens in the decoder into numbered records. Knows nothing of models or text."""
+"""Turns what happens in the decoder into numbered records. Knows nothing of models."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
+from itertools import accumulate, count
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from edgeprof.profiling.messages import Message
+from edgeprof.profiling.tokenizer import TextStream
 from edgeprof.runner.decode import Finished, FirstToken, PassDone, RoundDone, Step
 from edgeprof.runner.token_model import ModelRun
 from edgeprof.session.records import (
@@ -110,8 +111,9 @@ class Journal:
         *,
         request_id: int | None = None,
         round_id: int | None = None,
+        stream: int = 0,
     ) -> None:
-        """Write down one run of a model."""
+        """Write down one run of a model; what runs beside it has a ``stream`` of its own."""
         self._put(
             Pass(
                 id=next(self._passes),
@@ -121,6 +123,7 @@ class Journal:
                 phase=phase,
                 model=model.key,
                 provider=model.provider,
+                stream=stream,
                 tokens=run.tokens,
                 context_tokens=run.context_tokens,
                 t0_ns=run.t0_ns,
@@ -241,10 +244,23 @@ def _round(round_id: int, request: Request, step: RoundDone) -> Round:
 def _finished(
     request: Request, step: Finished, tokens: list[int], to_text: Callable[[list[int]], str | None]
 ) -> Request:
+    text = to_text(tokens)
     return replace(
         request,
         new_tokens=len(tokens),
         t1_ns=step.t_ns,
         stop_reason=step.reason,
-        text=to_text(tokens),
+        text=text,
+        text_ends=None if text is None else _text_ends(tokens, text, to_text),
     )
+
+
+def _text_ends(
+    tokens: list[int], text: str, to_text: Callable[[list[int]], str | None]
+) -> list[int] | None:
+    """How far the text reaches after each token; None where the tokens alone do not give it."""
+    stream = TextStream(lambda window: to_text(window) or "")
+    pieces = [stream.add(token) for token in tokens]
+    if pieces:
+        pieces[-1] += stream.finish()
+    return list(accumulate(map(len, pieces))) if "".join(pieces) == text else None

@@ -5,9 +5,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from edgeprof.analysis.channels import channels_of, chosen_channels, span_of
-from edgeprof.analysis.decimation import thinned
 from edgeprof.analysis.latency import TimeShare
 from edgeprof.analysis.summary import Summary
+from edgeprof.analysis.timeline import line_of
 from edgeprof.quantity import Quantity
 from edgeprof.report.figures import (
     PassSeries,
@@ -48,7 +48,7 @@ _PANELS = (
 )
 _LINES_A_PANEL = 3
 _LONGEST_NAME = 50
-_PIECES = 600  # a column of text has no more dots than twice that
+_MOST_POINTS = 1200  # a column of text has no more dots
 _MOST_STRETCHES = 500
 _PARTS = TimeShare.__struct_fields__
 
@@ -155,9 +155,11 @@ def timeline_panels(session: Session) -> list[Panel]:
         names = list(dict.fromkeys(belonging))
         found = []
         for name in names[:_LINES_A_PANEL]:
-            times_s, values = thinned(chosen[name], start_ns, _PIECES)
+            one = line_of(chosen[name], start_ns, _MOST_POINTS)
             line = Line(
-                label=_short(name), times_s=times_s.tolist(), values=(values * factor).tolist()
+                label=_short(name),
+                times_s=one.times_s.tolist(),
+                values=(one.values * factor).tolist(),
             )
             found.append(line)
         if found:

@@ -1,6 +1,7 @@
 """What a session's signals were, in words and rows: for sessions of any kind."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from edgeprof.analysis.channels import AbsentSignal, SignalFigures
 from edgeprof.analysis.phases import LEAST_WINDOWS, SETTLING_WINDOWS, PhaseFigures
@@ -10,6 +11,15 @@ from edgeprof.units import show, significant
 
 # Sessions that were not measured by decoding: their answer is what was seen.
 OBSERVED_KINDS = ("watch", "import")
+
+
+class Scale(NamedTuple):
+    """From an SI unit to the one that people use: factor, its name, digits after the point."""
+
+    factor: float
+    unit: str
+    digits: int
+
 
 _NONE = "-"
 _MOST_PHASES = 30
@@ -22,6 +32,7 @@ _LABELS = {
     "gpu_busy_frac": "GPU busy",
     "gpu_clock_hz": "GPU clock",
     "cpu_busy_frac": "CPU busy",
+    "cpu_clock_hz": "CPU clock",
     "cpu_online": "CPU cores on",
     "ram_used_bytes": "memory used",
     "ram_total_bytes": "memory in all",
@@ -32,6 +43,15 @@ _FAMILIES = {
     "temp_c": "temperature",
     "cooling_state": "cooling",
     "throttle_events": "throttling",
+}
+# The end of a signal's name, its member apart -> how people write its values.
+_SCALES = {
+    "_frac": Scale(100.0, "%", 0),
+    "_bytes_per_s": Scale(1e-9, "GB/s", 1),
+    "_hz": Scale(1e-6, "MHz", 0),
+    "_bytes": Scale(2.0**-30, "GiB", 2),
+    "power_w": Scale(1.0, "W", 2),
+    "temp_c": Scale(1.0, "°C", 1),
 }
 _WINDOW_KINDS = {"exponential": "exp.", "boxcar": "mean", "instantaneous": "instant"}
 
@@ -47,22 +67,18 @@ def label_absent(signal: str, source: str | None) -> str:
     return source if source is not None and signal in ("*", source) else label(signal)
 
 
+def scale(name: str) -> Scale:
+    """The unit that people use for a signal; one that is not known stays as it is."""
+    family = name.partition(".")[0]
+    return next((unit for end, unit in _SCALES.items() if family.endswith(end)), Scale(1.0, "", -1))
+
+
 def shown(name: str, value: float | None) -> str:
     """A value of a signal in the unit that people use for it."""
-    family = name.partition(".")[0]
     if value is None:
         return _NONE
-    if family.endswith("_frac"):
-        return f"{100 * value:.0f} %"
-    if family.endswith("_bytes_per_s"):
-        return f"{value / 1e9:.1f} GB/s"
-    if family.endswith("_hz"):
-        return f"{value / 1e6:.0f} MHz"
-    if family.endswith("_bytes"):
-        return f"{value / 2**30:.2f} GiB"
-    if family == "power_w":
-        return f"{value:.2f} W"
-    return f"{value:.1f} °C" if family == "temp_c" else f"{value:.4g}"
+    factor, unit, digits = scale(name)
+    return f"{factor * value:.{digits}f} {unit}" if unit else f"{value:.4g}"
 
 
 def signal_table(signals: Sequence[SignalFigures]) -> Table:

@@ -1,6 +1,7 @@
 """The tables of a session file, derived from the records: one table a record, one column a field.
 
-Fields that hold dictionaries are stored as JSON text. Knows the types of SQLite, opens no file.
+Fields that hold dictionaries or lists are stored as JSON text. Knows the types of SQLite, opens no
+file.
 """
 
 import types
@@ -56,7 +57,8 @@ class Table(NamedTuple):
             return values
         row = list(values)
         for index in self.json_indices:
-            row[index] = msgspec.json.encode(row[index]).decode()
+            if row[index] is not None:
+                row[index] = msgspec.json.encode(row[index]).decode()
         return tuple(row)
 
     def from_row(self, row: dict[str, Any]) -> Struct:
@@ -68,11 +70,11 @@ class Table(NamedTuple):
             if column.name not in row:
                 continue
             value = row[column.name]
-            if column.is_json:
+            if column.is_json and value is not None:
                 if not isinstance(value, str):
                     raise msgspec.ValidationError(f"Expected JSON text - at `$.{column.name}`")
                 row[column.name] = msgspec.json.decode(value)
-            elif value in (0, 1):
+            elif column.is_bool and value in (0, 1):
                 row[column.name] = bool(value)
         record: Struct = msgspec.convert(row, self.kind, str_keys=True)
         return record
@@ -111,7 +113,7 @@ def is_number(name: str, annotation: Any) -> str:
 
 def _column(field: msgspec.structs.FieldInfo) -> Column:
     kinds = _types_of(field.type)
-    is_json = dict in kinds
+    is_json = bool({dict, list} & kinds)
     whole = kinds <= {int, bool}
     declaration = "INTEGER" if whole else "REAL" if kinds == {float} else "TEXT"
     if field.name == "id":

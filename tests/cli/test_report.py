@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from edgeprof.cli.commands import cli
 from edgeprof.session.records import Session
@@ -54,7 +55,28 @@ def test_file_and_memory_give_the_same_report(session_file: Path, made_session: 
     from edgeprof.analysis.summary import summarise
 
     document = json.loads(report(session_file, "--json").stdout)
+    assert document.pop("probe") is None  # nobody probed this machine
     assert document == json.loads(msgspec.json.encode(summarise(made_session)))
+
+
+def test_disturbed_repetitions_count_where_asked_for(
+    made_session: Session, write_session: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The second repeat, 1.25 times as slow, ran beside a program that took a core."""
+    slow = [
+        replace(leg, attrs={**leg.attrs, "processor": {"others_s": 10.0}})
+        if leg.kind == "decode" and leg.repeat == 1
+        else leg
+        for leg in made_session.legs
+    ]
+    path = write_session(tmp_path / "s.sqlite", replace(made_session, legs=slow))
+    left_out = json.loads(report(path, "--json").stdout)
+    assert left_out["legs"][0]["tokens_per_s_by_repeat"] == [50.0]
+    assert len(left_out["disturbed"]) == 5 and left_out["disturbed_left_out"] is True
+    whole = json.loads(report(path, "--json", "--with-disturbed").stdout)
+    assert whole["legs"][0]["tokens_per_s_by_repeat"] == [50.0, 40.0]
+    assert whole["disturbed_left_out"] is False
+    assert "1 leg was disturbed (other programs took" in report(path).stdout
 
 
 def test_markdown_into_a_folder(session_file: Path, tmp_path: Path) -> None:
@@ -70,6 +92,40 @@ def test_markdown_on_stdout(session_file: Path) -> None:
     result = report(session_file, "--format", "md")
     assert result.stdout.startswith("# tiny on Paper board\n")
     assert "![" not in result.stdout  # no plot lies beside a stream
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "start"),
+    [("html", "report.html", b"<!doctype html>"), ("trace", "trace.pftrace", b"\n")],
+)
+def test_forms_of_one_file(
+    session_file: Path, tmp_path: Path, form: str, name: str, start: bytes
+) -> None:
+    result = report(session_file, "--format", form, "-o", tmp_path / "r")
+    assert result.exit_code == 0
+    assert result.stdout == f"{tmp_path / 'r' / name}\n"
+    assert [one.name for one in (tmp_path / "r").iterdir()] == [name]
+    assert (tmp_path / "r" / name).read_bytes().startswith(start)
+    again = report(session_file, "--format", form, "-o", tmp_path / "r")
+    assert again.exit_code == 2 and "--force" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "library"),
+    [
+        ("html", "plotly"),
+        ("html", "markdown_it"),
+        ("trace", "perfetto.protos.perfetto.trace.perfetto_trace_pb2"),
+    ],
+)
+def test_a_library_that_is_missing_is_named_with_the_way_out(
+    session_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    result = report(session_file, "--format", form, "-o", tmp_path / "r")
+    assert result.exit_code == 3
+    assert f"pip install 'edgeprof[{form}]'" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_p09_second_report_needs_force(session_file: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Steps of decoding become numbered records; a wish to stop ends the leg after the pass in hand."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
@@ -25,6 +25,10 @@ STEPS: list[Step] = [
 ]
 
 
+def in_words(tokens: list[int]) -> str:
+    return "-".join(map(str, tokens))
+
+
 class Written:
     def __init__(self, stop_after: int | None = None) -> None:
         self.messages: list[Message] = []
@@ -38,13 +42,15 @@ class Written:
     def of(self, kind: type[Message]) -> list[Message]:
         return [message for message in self.messages if isinstance(message, kind)]
 
-    def answer(self, steps: Iterator[Step]) -> list[int]:
+    def answer(
+        self, steps: Iterator[Step], to_text: Callable[[list[int]], str] = in_words
+    ) -> list[int]:
         with self.journal.leg("t+d r1", kind="decode", variant="t+d k=2") as leg:
             return self.journal.answer(
                 leg,
                 steps,
                 MODELS,
-                lambda tokens: "-".join(map(str, tokens)),
+                to_text,
                 prompt_sha256="00",
                 prompt_kind="chat",
                 prompt_tokens=3,
@@ -85,6 +91,15 @@ def test_a_request_is_written_at_its_start_and_again_at_its_end() -> None:
     assert (first.id, first.new_tokens, first.t1_ns) == (1, 0, None)
     assert (last.id, last.new_tokens, last.first_token_ns, last.t1_ns) == (1, 4, 23, 49)
     assert (last.stop_reason, last.text) == ("new_tokens", "50-51-52-53")
+    assert (first.text_ends, last.text_ends) == (None, [2, 5, 8, 11])  # 50, -51, -52, -53
+
+
+def test_where_tokens_alone_do_not_give_the_text_it_is_not_cut() -> None:
+    written = Written()
+    written.answer(iter(STEPS), lambda tokens: f"{len(tokens)} tokens")
+    last = written.of(Request)[-1]
+    assert isinstance(last, Request)
+    assert (last.text, last.text_ends) == ("4 tokens", None)
 
 
 def test_a_leg_is_complete_only_at_its_end() -> None:

@@ -29,6 +29,7 @@ from edgeprof.session.records import Session
 from edgeprof.session.store import read_session
 
 Folders = dict[str, DecoderFolder]
+WATCHED = ("memory", "processor")  # what every leg tells at its end
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_legs_tell_what_they_are(session: Session) -> None:
     legs = {leg.name: leg for leg in session.legs}
 
     def told(name: str) -> dict[str, Any]:
-        return {key: value for key, value in legs[name].attrs.items() if key != "memory"}
+        return {key: value for key, value in legs[name].attrs.items() if key not in WATCHED}
 
     assert told("t+d k=2 r2 p1") == {
         "target": "t",
@@ -125,6 +126,14 @@ def test_ids_count_up_without_a_gap(session: Session) -> None:
     tables = (session.legs, session.requests, session.passes, session.tokens, session.signals)
     for table in tables:
         assert [row.id for row in table] == list(range(1, len(table) + 1))
+
+
+def test_every_token_has_its_part_of_the_text(session: Session) -> None:
+    for request in session.requests:
+        assert request.text is not None and request.text_ends is not None
+        assert len(request.text_ends) == request.new_tokens
+        assert request.text_ends == sorted(request.text_ends)
+        assert request.text_ends[-1] == len(request.text)
 
 
 def test_every_pass_lies_in_its_leg_and_round(session: Session) -> None:

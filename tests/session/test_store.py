@@ -90,6 +90,7 @@ by_type: dict[Any, st.SearchStrategy[Any]] = {
     int: large,
     float: st.floats(allow_nan=False),
     str: st.text(max_size=12),
+    list[int]: st.lists(large, max_size=3),
     dict[str, Any]: st.dictionaries(st.text(max_size=6), json_values, max_size=3),
 }
 
@@ -282,6 +283,7 @@ def test_a_killed_session_opens_in_a_folder_that_cannot_be_written(
         ("UPDATE session SET models = '{\"t\": {}}'", "table session"),
         ("UPDATE sample SET value = 'fast'", "value"),
         ("UPDATE request SET text = x'ff00'", "text"),
+        ("UPDATE request SET text_ends = '[\"x\"]'", "text_ends"),
         ("UPDATE request SET text = CAST(x'ff' AS TEXT)", "not a readable session"),
         (
             'ALTER TABLE event RENAME TO other; CREATE VIEW event AS SELECT * FROM "other"',
