@@ -67,7 +67,6 @@ PLOTS = {
 }
 
 _UNREAD = {
-    "power_w": "power and energy: no power sensor was read in this session",
     "gpu_busy_frac": "GPU load: no GPU was read in this session",
     "temp_c": "temperatures: no sensor was read",
 }
@@ -298,7 +297,6 @@ def _not_decoded(summary: Summary) -> Iterator[str]:
     told = {one.signal.partition(".")[0] for one in summary.absent}
     if reason := no_energy(summary):
         yield f"energy: {escaped(reason)}"
-        told.add("power_w")
     for family, reason in _UNREAD.items():
         if family not in told and not _has(summary, family):
             yield reason

@@ -21,7 +21,8 @@ def summary(made_session: Session) -> Summary:
 
 @pytest.fixture(scope="module")
 def document(summary: Summary) -> str:
-    return markdown(summary, report_names())
+    drawn = ("tokens-per-second", "time-share", "acceptance", "verify-cost", "roofline", "timeline")
+    return markdown(summary, [f"{stem}.svg" for stem in drawn])
 
 
 def section(document: str, title: str) -> str:
@@ -46,8 +47,8 @@ def test_sections_in_order(document: str) -> None:
     titles = re.findall(r"^## (.*)$", document, flags=re.MULTILINE)
     assert titles == [
         "Speed", "As llama-bench lists it", "Output", "Where the time goes", "Acceptance",
-        "Cost of verification", "Passes under the roof", "Contention", "Energy", "Timeline",
-        "Bytes a pass", "Signals", "Memory (GiB)", "Limits", "Warnings", "Environment",
+        "Cost of verification", "Passes under the roof", "Timeline",
+        "What alternating costs", "Signals", "Memory (GiB)", "Limits", "Warnings", "Environment",
         "Not measured", "How it was measured",
     ]  # fmt: skip
 
@@ -121,7 +122,7 @@ def test_p11_board_names_its_release_and_power_mode(made_session: Session) -> No
 
 def test_not_measured_gives_reasons(document: str) -> None:
     missing = section(document, "Not measured")
-    assert "power and energy: no power sensor was read" in missing
+    assert "energy: no power rail was read in this session" in missing
     assert "bandwidth is modelled" in missing
     assert "temperatures" not in missing  # one zone was read
 
