@@ -326,13 +326,13 @@ def error_bars(spreads: Sequence[Spread]) -> list[list[float]]:
 
 
 def bars_height(rows: Mapping[str, object]) -> float:
-    return 0.7 + 0.2 * max(len(rows), 1)
+    return 0.95 + 0.2 * max(len(rows), 1)
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Names beside horizontal bars, the first at the top."""
     axes.set_yticks(range(len(names)), labels=list(names))
-    axes.invert_yaxis()
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
 
 

@@ -103,11 +103,11 @@ def traffic_figure(rows: Sequence[Traffic]) -> Figure:
     with style():
         height = bars_height({row.label: row for row in rows})
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-        left, right = figure.subplots(1, 2, sharey=True)
+        left, right = figure.subplots(1, 2)
         hidden = _draw_bars(left, [row.pass_bytes for row in rows], 1e9, PALETTE[0])
         hidden += _draw_bars(right, [row.bandwidth_bytes_per_s for row in rows], 1e9, PALETTE[1])
         name_rows(left, [row.label for row in rows])
-        right.grid(visible=False, axis="y")
+        name_rows(right, [""] * len(rows))
         left.set_xlabel("bytes of a pass (GB)")
         right.set_xlabel("bandwidth (GB/s)")
         footnote(figure, hidden)
