@@ -9,7 +9,7 @@ from typing import Any
 
 from edgeprof.profiling.channel import Outbox
 from edgeprof.profiling.child import Control, serve
-from edgeprof.profiling.environment import pin
+from edgeprof.hardware.machine import pin
 from edgeprof.profiling.loading import open_model
 from edgeprof.profiling.messages import AntagonistJob, Began, Go, Order, Ran, Ready
 from edgeprof.runner.antagonists import spin, streaming_copy, streaming_read

@@ -26,7 +26,7 @@ from edgeprof.profiling.contention_plan import (
     order_of_legs,
     plan_contention,
 )
-from edgeprof.profiling.environment import last_level_cache_bytes
+from edgeprof.hardware.machine import last_level_cache_bytes
 from edgeprof.profiling.recorder import record_contention
 from edgeprof.recipe import Contention, ModelUse, Recipe, Sustained
 from edgeprof.session.records import Leg, Session
