@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from edgeprof.hardware.machine import pin
 from edgeprof.profiling.channel import Outbox
 from edgeprof.profiling.child import Control, serve
-from edgeprof.hardware.machine import pin
 from edgeprof.profiling.loading import open_model
 from edgeprof.profiling.messages import AntagonistJob, Began, Go, Order, Ran, Ready
 from edgeprof.runner.antagonists import spin, streaming_copy, streaming_read

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from edgeprof.analysis.contention import Contended
 from edgeprof.analysis.summary import summarise
 from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.hardware.machine import last_level_cache_bytes
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.profiling import contention_plan
 from edgeprof.profiling.contention_plan import (
@@ -26,7 +27,6 @@ from edgeprof.profiling.contention_plan import (
     order_of_legs,
     plan_contention,
 )
-from edgeprof.hardware.machine import last_level_cache_bytes
 from edgeprof.profiling.recorder import record_contention
 from edgeprof.recipe import Contention, ModelUse, Recipe, Sustained
 from edgeprof.session.records import Leg, Session
