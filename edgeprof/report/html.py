@@ -23,7 +23,7 @@ from edgeprof.analysis.timeline import Timeline, timeline_of
 from edgeprof.errors import EnvironmentFault
 from edgeprof.report.answers import answers_html
 from edgeprof.report.headline import stamps
-from edgeprof.report.markdown import markdown
+from edgeprof.report.markdown import PLOTS, markdown
 from edgeprof.report.printable import as_html, named
 from edgeprof.report.sections_html import PageSection, sections_html
 from edgeprof.report.whole_file import whole_file
@@ -61,7 +61,7 @@ def write_html(session: Session, summary: Summary, folder: Path) -> Path:
     check_html()
     from edgeprof.report.session_figures import save_plots  # matplotlib is only needed here
 
-    with tempfile.TemporaryDirectory(prefix="edgeprof-") as work:
+    with tempfile.TemporaryDirectory(prefix=".edgeprof-", dir=folder) as work:
         names = save_plots(session, summary, Path(work), "svg")
         plots = {name: (Path(work) / name).read_bytes() for name in names}
     report = folder / HTML_NAME
@@ -102,7 +102,7 @@ def _charts(summary: Summary, timeline: Timeline) -> Iterator[tuple[str, PageCha
         yield "timeline", PageChart(document | stamp, "Timeline of the session", notes)
     roofs, series = roof_lines(summary), pass_series(summary)
     if roofs and series:
-        notes = "Held passes under the measured ceilings; numbers are tokens in a pass."
+        notes = f"{PLOTS['roofline']}."
         document = roofline_chart(roofs, series)
         yield "roofline", PageChart(document | stamp, "Roofline with measured passes", notes)
 
@@ -171,7 +171,8 @@ def _marks(summary: Summary) -> list[str]:
 
 
 def _policy(*scripts: str) -> str:
-    """Only the two scripts of the page run, and nothing is loaded from anywhere."""
+    """Only the two scripts of the page run, and nothing is loaded from anywhere. Styles are free,
+    for Plotly writes them into what it draws."""
     hashes = (
         base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
     )
