@@ -7,19 +7,29 @@ left out:
     --llama-python PYTHON --gguf FILE        an environment with llama-cpp-python
     --genai-python PYTHON --genai FOLDER     one with onnxruntime-genai, and what its builder wrote
 
-Prints rates, and ratios of neighbouring runs by class of prompt; ``--csv`` keeps every run. A pass
-over the final prompts takes about eight minutes on two quiet cores.
+Prints rates, and ratios of neighbouring runs by class of prompt, beside what acceptance and the
+costs of held passes predict. A round takes half a minute or more on two quiet cores: ``--keep
+FILE`` holds every run, and a later call adds to it; ``--rounds 0`` only prints.
 """
 
 import argparse
-import csv
 import statistics
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from speed_rounds import Run, Way, Worker, ratio, ratio_line, read_prompts, run_rounds
+from speed_rounds import (
+    Run,
+    Way,
+    Worker,
+    beside_prediction,
+    kept_runs,
+    ratio,
+    ratio_line,
+    read_prompts,
+    run_rounds,
+)
 
 from edgeprof.convert.folder import cached_conversion
 from edgeprof.models.cache import cache_dir
@@ -62,21 +72,50 @@ def opened(given: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Worke
     return workers, ways
 
 
-def print_rates(runs: Sequence[Run], ways: Sequence[Way]) -> None:
+def print_rates(runs: Sequence[Run]) -> None:
     print(f"{'way':<14}{'tokens/s, median':>18}{'(quartiles)':>18}{'runs':>6}")
-    for way in ways:
-        rates = [run.rate for run in runs if run.way == way.name]
+    for way in sorted({run.way for run in runs}):
+        rates = [run.rate for run in runs if run.way == way]
         low, middle, high = statistics.quantiles(rates, n=4)
-        print(f"{way.name:<14}{middle:>18.1f}{f'({low:.1f} to {high:.1f})':>18}{len(rates):>6}")
+        print(f"{way:<14}{middle:>18.1f}{f'({low:.1f} to {high:.1f})':>18}{len(rates):>6}")
 
 
-def write_runs(path: Path, runs: Sequence[Run]) -> None:
-    with path.open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["way", "kind", "prompt", "round", "tokens", "seconds", "others_frac"])
-        for run in runs:
-            row = [run.way, run.kind, run.prompt, run.round, len(run.tokens)]
-            table.writerow([*row, f"{run.seconds:.6f}", f"{run.others:.3f}"])
+def print_ratios(runs: Sequence[Run], names: set[str]) -> None:
+    for way, reference in (
+        ("ngram", "plain"),
+        ("draft", "plain"),
+        ("plain", "llama.cpp"),
+        ("plain", "genai"),
+        ("genai ngram", "genai"),
+        ("ngram", "genai ngram"),
+    ):
+        if not {way, reference} <= names:
+            continue
+        print(ratio_line(f"{way} / {reference}", ratio(runs, way, reference)))
+        if reference == "plain":
+            measured, predicted = beside_prediction(runs, way, reference)
+            print(
+                f"    all answers together {measured:.3f}, by acceptance, v and c {predicted:.3f}"
+            )
+
+
+def print_texts(runs: Sequence[Run], names: set[str]) -> None:
+    """Of how many prompts every answer equals the first one of its reference."""
+    first = {(run.way, run.prompt): run.text for run in reversed(runs)}
+    prompts = {run.prompt for run in runs}
+    for way in sorted(names):
+        reference = way.split()[0] if way.startswith("genai") else "plain"
+        if reference not in names or way == "llama.cpp":
+            continue
+        alike = [
+            all(
+                run.text == first[reference, prompt]
+                for run in runs
+                if (run.way, run.prompt) == (way, prompt)
+            )
+            for prompt in prompts
+        ]
+        print(f"{way}: text of {reference} on {sum(alike)} of {len(alike)} prompts")
 
 
 def arguments() -> argparse.Namespace:
@@ -93,7 +132,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--new-tokens", type=int, default=128)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--csv", type=Path)
+    parser.add_argument("--keep", type=Path, required=True)
     return parser.parse_args()
 
 
@@ -106,31 +145,24 @@ def main() -> None:
     prompts = [
         (kind, tokenizer.encode(text)) for kind, text in read_prompts(given.use, given.per_kind)
     ]
-    with ExitStack() as stack:
-        workers, ways = opened(given, stack)
-        runs = run_rounds(
-            workers,
-            ways,
-            prompts,
-            rounds=given.rounds,
-            new_tokens=given.new_tokens,
-            end_tokens=folder.end_token_ids,
-            minutes=given.minutes,
-        )
-    print_rates(runs, ways)
-    names = {way.name for way in ways}
-    for way, reference in (
-        ("ngram", "plain"),
-        ("draft", "plain"),
-        ("plain", "llama.cpp"),
-        ("plain", "genai"),
-        ("genai ngram", "genai"),
-        ("ngram", "genai ngram"),
-    ):
-        if {way, reference} <= names:
-            print(ratio_line(f"{way} / {reference}", ratio(runs, way, reference)))
-    if given.csv:
-        write_runs(given.csv, runs)
+    runs = kept_runs(given.keep)
+    if given.rounds:
+        with ExitStack() as stack:
+            workers, ways = opened(given, stack)
+            runs = run_rounds(
+                workers,
+                ways,
+                prompts,
+                rounds=given.rounds,
+                new_tokens=given.new_tokens,
+                end_tokens=folder.end_token_ids,
+                minutes=given.minutes,
+                keep=given.keep,
+            )
+    print_rates(runs)
+    names = {run.way for run in runs}
+    print_ratios(runs, names)
+    print_texts(runs, names)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,13 @@ predict. ``--drafter draft`` drafts with the small model.
 """
 
 import argparse
-import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
 
 from speed_rounds import (
-    BUSY_LIMIT,
-    Run,
     Way,
     Worker,
+    beside_prediction,
     ratio,
     ratio_line,
     read_prompts,
@@ -26,7 +23,6 @@ from edgeprof.convert.folder import cached_conversion
 from edgeprof.models.cache import cache_dir
 from edgeprof.models.fetch import fetch
 from edgeprof.profiling.tokenizer import Tokenizer
-from edgeprof.runner.draft_length import PassCost
 
 OURS = "edgeprof"
 LENGTHS = {"ngram": (1, 2, 3, 4, 6, 8), "draft": (1, 2, 3, 4)}
@@ -39,27 +35,6 @@ def ways(drafter: str) -> list[Way]:
     return [Way("plain", OURS, {}), *fixed, Way("adaptive", OURS, asked)]
 
 
-def predicted(runs: Sequence[Run], way: str, ready: Mapping[str, Any]) -> float:
-    """The speed-up by the formula: emitted tokens over v of the target passes that were run, and c
-    for each draft step. v and c are of held passes, before the rounds; the host is left out."""
-    cost = PassCost({int(size): seconds for size, seconds in ready["pass_s"].items()})
-    step = (ready["draft_step_s"] or 0.0) / ready["pass_s"]["1"]
-    tokens = time = 0.0
-    for run in runs:
-        if run.way == way:
-            tokens += len(run.tokens) - 1
-            for phase, size, _, _ in run.answer["passes"]:
-                time += {"prefill": 0.0, "draft": step}.get(phase, cost(size))
-    return tokens / time
-
-
-def whole_rate(runs: Sequence[Run], way: str) -> float:
-    """Tokens a second over all undisturbed answers."""
-    used = [run for run in runs if run.way == way and run.others <= BUSY_LIMIT]
-    tokens = sum(len(run.tokens) - 1 for run in used)
-    return tokens / sum(run.seconds for run in used) if used else math.nan
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", choices=["as-is", "fp32"], default="as-is")
@@ -68,6 +43,7 @@ def main() -> None:
     parser.add_argument("--per-kind", type=int)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--keep", type=Path, required=True, help="holds every run; added to")
     given = parser.parse_args()
     gguf = fetch("smollm2-135m")
     folder = cached_conversion(gguf.path, gguf.sha256, cache=cache_dir() / "decoders")
@@ -86,14 +62,12 @@ def main() -> None:
             new_tokens=128,
             end_tokens=folder.end_token_ids,
             minutes=given.minutes,
+            keep=given.keep,
         )
     for way in ways(given.drafter)[1:]:
         print(ratio_line(f"{way.name} / plain", ratio(runs, way.name, "plain")))
-        rate, plain = (whole_rate(runs, name) for name in (way.name, "plain"))
-        print(
-            f"    all answers together {rate / plain:.3f}, by acceptance, v and c "
-            f"{predicted(runs, way.name, worker.ready):.3f}"
-        )
+        measured, predicted = beside_prediction(runs, way.name, "plain")
+        print(f"    all answers together {measured:.3f}, by acceptance, v and c {predicted:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Where the time of a token goes: ``python benchmarks/host_overhead.py``; about two minutes.
 
 SmolLM2-135M on the CPU provider with two threads. First the share of the time that passes outside
-the provider's run, in plain steps and in rounds with drafts. Then what rate a plain pass reads its
+the provider's run, in plain steps and in rounds with drafts, alone and where every step is written
+down as in a run. Then what rate a plain pass reads its
 weights at, beside the rate at which two threads read a large array in between. Last, in a session
 of its own since profiling slows it, how the provider's time is spread over operators.
 """
@@ -9,11 +10,13 @@ of its own since profiling slows it, how the provider's time is spread over oper
 import argparse
 import json
 import statistics
+import subprocess
 import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +28,10 @@ from edgeprof.convert.folder import WeightForm, cached_conversion
 from edgeprof.models.cache import cache_dir
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.models.fetch import fetch
+from edgeprof.profiling.channel import Outbox
+from edgeprof.profiling.journal import Journal, ModelName
 from edgeprof.profiling.tokenizer import Tokenizer
-from edgeprof.runner.decode import FirstToken, PassDone, decode
+from edgeprof.runner.decode import FirstToken, PassDone, Step, decode
 from edgeprof.runner.draft_length import AdaptiveLength
 from edgeprof.runner.drafters import Drafter, ModelDrafter, NgramDrafter
 from edgeprof.runner.ort_model import OrtModel
@@ -48,44 +53,81 @@ class Answered(NamedTuple):
     decode_s: list[float]
 
 
-def answered(target: OrtModel, prompt: Sequence[int], drafter: Drafter | None) -> Answered:
-    inside_ns = steps = t0_ns = 0
-    decode_s: list[float] = []
-    length = None if drafter is None else AdaptiveLength()
-    for step in decode(
+def answered(
+    target: OrtModel, prompt: Sequence[int], drafter: Drafter | None, journal: Journal | None = None
+) -> Answered:
+    steps = decode(
         target,
         prompt,
         new_tokens=NEW_TOKENS,
         clock=time.monotonic_ns,
         drafter=drafter,
         draft_tokens=8,
-        draft_length=length,
-    ):
-        if isinstance(step, FirstToken):
-            t0_ns, inside_ns = time.monotonic_ns(), 0
-        elif isinstance(step, PassDone):
-            took_ns = step.run.t1_ns - step.run.t0_ns
-            inside_ns += took_ns
-            steps += step.role == "target"
-            if step.phase == "decode":
-                decode_s.append(took_ns / 1e9)
-    return Answered((time.monotonic_ns() - t0_ns) / 1e9, inside_ns / 1e9, steps, decode_s)
+        draft_length=None if drafter is None else AdaptiveLength(),
+    )
+    seen: list[tuple[Step, int]] = []
+    if journal is None:
+        seen += [(step, time.monotonic_ns()) for step in steps]
+    else:
+        names = {role: ModelName(role, "cpu") for role in ("target", "draft")}
+        with journal.leg("answer", kind="decode", variant="target") as leg:
+            journal.answer(
+                leg,
+                _seen(steps, seen),
+                names,
+                lambda _: None,
+                prompt_sha256="",
+                prompt_kind="chat",
+                prompt_tokens=len(prompt),
+            )
+    return _summed_up(seen)
+
+
+def _seen(steps: Iterator[Step], seen: list[tuple[Step, int]]) -> Iterator[Step]:
+    for step in steps:
+        seen.append((step, time.monotonic_ns()))
+        yield step
+
+
+def _summed_up(seen: Sequence[tuple[Step, int]]) -> Answered:
+    first = next(i for i, (step, _) in enumerate(seen) if isinstance(step, FirstToken))
+    runs = [step for step, _ in seen[first:] if isinstance(step, PassDone)]
+    taken = [(step.phase, (step.run.t1_ns - step.run.t0_ns) / 1e9) for step in runs]
+    return Answered(
+        wall_s=(seen[-1][1] - seen[first][1]) / 1e9,
+        inside_s=sum(seconds for _, seconds in taken),
+        steps=sum(step.role == "target" for step in runs),
+        decode_s=[seconds for phase, seconds in taken if phase == "decode"],
+    )
 
 
 def print_outside(
     target: OrtModel, prompts: Sequence[Sequence[int]], drafters: dict[str, Callable[[], Any]]
 ) -> None:
-    print(f"{'drafter':<10}{'outside, us a step':>20}{'share of the time':>20}")
+    print(f"{'drafter':<20}{'outside, us a step':>20}{'share of the time':>20}")
     found: dict[str, list[Answered]] = defaultdict(list)
-    for prompt in prompts:
-        wait_until_quiet()
-        for name, drafter in drafters.items():
-            answered(target, prompt, drafter())  # passes of a size are bound once
-            found[name].append(answered(target, prompt, drafter()))
+    with reading_pipe() as pipe:
+        outbox = Outbox(pipe)
+        journal = Journal(outbox.put, clock=time.monotonic_ns, stop_asked=lambda: False)
+        for prompt in prompts:
+            wait_until_quiet()
+            for name, drafter in drafters.items():
+                answered(target, prompt, drafter())  # passes of a size are bound once
+                found[name].append(answered(target, prompt, drafter()))
+                found[f"{name}, written"].append(answered(target, prompt, drafter(), journal))
+        outbox.flush()
     for name, answers in found.items():
         outside_us = statistics.median((a.wall_s - a.inside_s) / a.steps * 1e6 for a in answers)
         share = statistics.median(1 - a.inside_s / a.wall_s for a in answers)
-        print(f"{name:<10}{outside_us:>20.0f}{f'{100 * share:.2f} %':>20}")
+        print(f"{name:<20}{outside_us:>20.0f}{f'{100 * share:.2f} %':>20}")
+
+
+@contextmanager
+def reading_pipe() -> Iterator[int]:
+    """A descriptor to write to, whose reader is another process, as the recorder is."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as reader:
+        assert reader.stdin is not None
+        yield reader.stdin.fileno()
 
 
 def read_rate(array: NDArray[np.uint64]) -> float:
@@ -119,7 +161,7 @@ def print_bandwidth(target: OrtModel, folder: DecoderFolder, prompt: Sequence[in
 
 
 def profiled(folder: DecoderFolder, context_tokens: int) -> dict[str, float]:
-    """Microseconds a one-token pass spends in each kind of operator, the head's product apart."""
+    """Microseconds a one-token pass spends in each kind of operator, products by their size."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -151,15 +193,24 @@ def profiled(folder: DecoderFolder, context_tokens: int) -> dict[str, float]:
         return _by_operator(json.loads(Path(session.end_profiling()).read_text()))
 
 
+def _operator(told: dict[str, Any]) -> str:
+    """Products are told apart by what goes in and what comes out."""
+    operator: str = told["op_name"]
+    if "MatMul" not in operator and operator != "Gemm":
+        return operator
+    given, made = (
+        next(iter(told[key][0].values()))[-1] for key in ("input_type_shape", "output_type_shape")
+    )
+    return f"{operator} {given} to {made}"
+
+
 def _by_operator(events: Sequence[dict[str, Any]]) -> dict[str, float]:
     """The median over the passes but the first."""
     passes: list[dict[str, float]] = [defaultdict(float)]
     for event in sorted(events, key=lambda event: event["ts"]):
         name = event.get("name", "")
         if event.get("cat") == "Node" and name.endswith("_kernel_time"):
-            operator = event["args"]["op_name"]
-            head = operator in ("MatMulNBits", "Gemm") and "token_embd" in name
-            passes[-1][f"{operator}, head" if head else operator] += event["dur"]
+            passes[-1][_operator(event["args"])] += event["dur"]
         elif name == "model_run":
             passes[-1]["whole pass"] = event["dur"]
             passes.append(defaultdict(float))
@@ -192,17 +243,20 @@ def converted(name: str, weights: WeightForm, head_rows: Path | None = None) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--use", choices=["tuning", "final"], default="final")
+    parser.add_argument("--weights", choices=["as-is", "fp32"], action="append")
+    parser.add_argument("--prompts", type=int, default=5)
     given = parser.parse_args()
     draft = OrtModel.open(
         converted("smollm2-135m-draft", "as-is", HEAD_ROWS), threads=THREADS, capacity=CAPACITY
     )
     forms: tuple[WeightForm, ...] = ("as-is", "fp32")
-    for weights in forms:
+    for weights in given.weights or forms:
         folder = converted("smollm2-135m", weights)
         tokenizer = Tokenizer(folder)
         target = OrtModel.open(folder, threads=THREADS, capacity=CAPACITY)
         print(f"\n{weights}: loaded in {target.load_s:.2f} s")
         prompts = [tokenizer.encode(text) for _, text in read_prompts(given.use, per_kind=1)]
+        prompts = prompts[: given.prompts]
         drafters: dict[str, Callable[[], Any]] = {
             "none": lambda: None,
             "ngram": NgramDrafter,

@@ -7,28 +7,41 @@ SmolLM2-135M, both weight formats, n-gram and model drafter, K from 1 to 7. Acce
 one run at K = 8 on the prompts of the recipe and those that were tuned on; c and v(n) from held
 passes; measured is the decode speed-up on the final prompts, of which nothing else is used. One
 call of ``collect`` records one session that is missing, so that a quiet machine is asked for
-minutes only; call it again until it says that nothing is missing.
+minutes only; call it again until it says that nothing is missing. Pairs of answers of which one ran
+while something outside slowed the machine are left out of what was measured, by the times of passes
+of equal size, and counted.
 """
 
 import argparse
 import random
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from speed_rounds import read_prompts
 
+from edgeprof.analysis.comparison import Pair, decode_speedup, pairs_of
+from edgeprof.analysis.forecast import RoundTimes, forecasts, round_times
+from edgeprof.analysis.latency import seconds
+from edgeprof.analysis.pass_cost import held_passes
+from edgeprof.analysis.variants import Answer, VariantRuns, plain_variant, variants_of
 from edgeprof.catalog import find_recipe
 from edgeprof.cli.prepare import prepare
 from edgeprof.profiling.recorder import record
 from edgeprof.recipe import ModelDrafter, Prompt, Recipe, Variant, override, read_recipe
+from edgeprof.session.records import Session
+from edgeprof.session.store import read_session
 
 WEIGHTS = ("fp32", "int4")
 DRAFTERS = ("ngram", "draft")
 LONGEST = 8
 HELD_REPEATS = 30
-PER_SESSION = 11  # held-out prompts
+DISTURBED = 1.25
+LEAST_PASSES = 4
+PER_SESSION = 16  # held-out prompts
 TEMPLATE = "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -65,7 +78,7 @@ def recipes(repeats: int) -> Iterator[tuple[str, Recipe]]:
     parts = range(0, len(held_out_prompts()), PER_SESSION)
     for weights in WEIGHTS:
         yield f"{weights}-calibration", recipe(weights, [LONGEST], calibration_prompts(), 128)
-    for repeat, weights, start in product(range(1, repeats + 1), WEIGHTS, parts):
+    for repeat, start, weights in product(range(1, repeats + 1), parts, WEIGHTS):
         part = held_out_prompts()[start : start + PER_SESSION]
         name = f"{weights}-held-out-{repeat}-{start // PER_SESSION + 1}"
         yield name, recipe(weights, list(range(1, LONGEST)), part, 64)
@@ -110,6 +123,96 @@ def collect(folder: Path, repeats: int) -> None:
     print("nothing is missing")
 
 
+def compare(folder: Path) -> None:
+    """Predictions from the calibration session against what the held-out prompts were given."""
+    print(
+        "| weights | drafter | K | predicted | measured | ratio | with their acceptance | quiet |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for weights, drafter in product(WEIGHTS, DRAFTERS):
+        calibration = read_session(folder / f"{weights}-calibration.sqlite")
+        held_out = [read_session(path) for path in sorted(folder.glob(f"{weights}-held-out-*"))]
+        times, run = _calibrated(calibration, held_out, weights, drafter)
+        usual_s = _usual_s(held_out)
+        for one in forecasts(run, times, range(1, LONGEST)):
+            every = _pairs(held_out, weights, drafter, one.draft_tokens)
+            pairs = _quiet(every, usual_s)
+            measured = decode_speedup(pairs)
+            assert measured is not None and measured.value is not None
+            own = _with_their_acceptance(pairs, times)
+            print(
+                f"| {weights} | {drafter} | {one.draft_tokens} "
+                f"| {one.predicted_speedup:.2f} [{one.low:.2f}, {one.high:.2f}] "
+                f"| {measured.value:.2f} [{measured.low:.2f}, {measured.high:.2f}] "
+                f"| {one.predicted_speedup / measured.value:.3f} | {own / measured.value:.3f} "
+                f"| {len(pairs)} of {len(every)} |"
+            )
+
+
+def _calibrated(
+    calibration: Session, held_out: list[Session], weights: str, drafter: str
+) -> tuple[RoundTimes, VariantRuns]:
+    """Held passes of all sessions together; the rest from the calibration."""
+    runs = variants_of(calibration)
+    plain = plain_variant(runs, weights)
+    assert plain is not None
+    (run,) = (one for one in runs if one.drafter == drafter)
+    passes: dict[int, list[float]] = defaultdict(list)
+    for session in (calibration, *held_out):
+        for one in held_passes(session, "verify")[weights]:
+            passes[one.tokens].append(seconds(one))
+    held_s = {tokens: median(times) for tokens, times in passes.items()}
+    times = round_times(run, plain, held_s)
+    assert times is not None
+    return times, run
+
+
+def _pairs(held_out: list[Session], weights: str, drafter: str, length: int) -> list[Pair]:
+    found: list[Pair] = []
+    for session in held_out:
+        runs = variants_of(session)
+        plain = plain_variant(runs, weights)
+        for run in runs:
+            if plain is not None and (run.drafter, run.draft_tokens) == (drafter, length):
+                found += pairs_of(run, plain)
+    return found
+
+
+def _quiet(pairs: list[Pair], usual_s: dict[tuple[str, int], float]) -> list[Pair]:
+    """Those whose answers both ran while nothing outside slowed the machine: no target pass of one
+    size took, in the median of an answer, DISTURBED times what such passes usually take."""
+
+    def slow(answer: Answer) -> bool:
+        sizes: dict[tuple[str, int], list[float]] = defaultdict(list)
+        for one in answer.passes:
+            if one.phase in ("decode", "verify"):
+                sizes[one.model, one.tokens].append(seconds(one))
+        return any(
+            median(times) > DISTURBED * usual_s[size]
+            for size, times in sizes.items()
+            if len(times) >= LEAST_PASSES
+        )
+
+    return [pair for pair in pairs if not slow(pair.speculative) and not slow(pair.plain)]
+
+
+def _usual_s(sessions: list[Session]) -> dict[tuple[str, int], float]:
+    """Medians of target passes by model and tokens, over all answers of all sessions."""
+    times: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for session in sessions:
+        for one in session.passes:
+            if one.phase in ("decode", "verify") and one.request_id is not None:
+                times[one.model, one.tokens].append(seconds(one))
+    return {size: median(values) for size, values in times.items()}
+
+
+def _with_their_acceptance(pairs: list[Pair], times: RoundTimes) -> float:
+    """The same times, with the rounds that really came: what is left is the error of the times."""
+    rounds = [one for pair in pairs for one in pair.speculative.rounds]
+    total_s = sum(times.round_s(one.drafted) or 0.0 for one in rounds)
+    return sum(one.emitted for one in rounds) * times.plain_s / total_s
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["collect", "compare"])
@@ -118,6 +221,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "collect":
         collect(given.folder, given.repeats)
+    else:
+        compare(given.folder)
 
 
 if __name__ == "__main__":

@@ -69,11 +69,16 @@ def clean(rng: random.Random) -> World:
         fixed=rng.uniform(0.0, 0.04),
         in_situ=rng.uniform(0.98, 1.04),
     )
-    return max((world._replace(k=k) for k in range(1, 7)), key=lambda one: one.speedup)
+    return max((world._replace(k=k) for k in range(1, 13)), key=lambda one: one.speedup)
 
 
 def _slow(world: World, rng: random.Random) -> World:
     return world._replace(in_situ=rng.uniform(1.4, 2.0))
+
+
+def _crowded(world: World) -> World:
+    """Others took the share of the two cores by which passes became slower."""
+    return world._replace(others=2 * (1 - 1 / world.in_situ))
 
 
 LIMITS: dict[str, Callable[[World, random.Random], World]] = {
@@ -95,7 +100,7 @@ LIMITS: dict[str, Callable[[World, random.Random], World]] = {
     ),
     "bus contention": lambda w, r: _slow(w, r)._replace(overlap=True),
     "memory pressure": lambda w, r: _slow(w, r)._replace(swapped=True),
-    "cores fought over": lambda w, r: _slow(w, r)._replace(others=r.uniform(0.6, 3.0)),
+    "cores fought over": lambda w, r: _crowded(_slow(w, r)),
     "throttled": lambda w, _: w._replace(throttled=True),
     "clocks not pinned": lambda w, _: w._replace(clocks=True),
     "wrong provider": lambda w, _: w._replace(provider="cpu"),

@@ -5,15 +5,30 @@ the nearest ones. Data files are read on demand, and only those needed.
 """
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from edgeprof.errors import EnvironmentFault, UsageFault
+from edgeprof.errors import EdgeprofError, EnvironmentFault, UsageFault
+from edgeprof.hardware.board_files import printable
 from edgeprof.hardware.engines import EngineClass, EngineFile, EngineTable, FitFile, engine_table
+from edgeprof.hardware.machine import cpu_model, usable_cores
+from edgeprof.hardware.measured import (
+    SCHEMA,
+    UNKNOWN_PROCESSOR,
+    EmcCalibration,
+    Machine,
+    MeasuredMachine,
+    MeasuredMode,
+    MeasuredProfile,
+    profiles_folder,
+    read_measured,
+)
 from edgeprof.hardware.profile import (
     AnnouncedBoard,
     DeviceProfile,
@@ -43,17 +58,65 @@ HARDWARE_FOLDER = _folder("edgeprof.hardware")
 RECIPES_FOLDER = _folder("edgeprof.recipes")
 _ALIASES_FILE = "aliases.toml"
 _THIS_BOARD = "auto"
+_THIS_MACHINE = "here"
 
 # Types that a KV cache is kept in.
 KV_TYPES = ("f16", "bf16", "f32", "fp8", "int8", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 
 
 class Device(Struct, frozen=True, kw_only=True):
-    """A board in one of its modes, and the short name that it was asked for by, if any."""
+    """A board in one of its modes, and the short name that it was asked for by, if any.
+
+    ``measured`` is what `edgeprof probe` found on it, beside the datasheet.
+    """
 
     profile: DeviceProfile
     mode: PowerMode
     alias: str | None = None
+    measured: MeasuredProfile | None = None
+
+    @property
+    def peak_bandwidth_bytes_per_s(self) -> float:
+        return self.profile.peak_bandwidth_bytes_per_s(self.mode)
+
+    @property
+    def sustained_bandwidth_bytes_per_s(self) -> float | None:
+        """What real work reaches, by published measurements."""
+        return self.profile.sustained_bandwidth_bytes_per_s(self.mode)
+
+    @property
+    def rates_flop_per_s(self) -> Mapping[str, float | None]:
+        """The ceilings of arithmetic, by data type."""
+        return self.profile.peak_flop_per_s(self.mode)
+
+
+class MeasuredDevice(Struct, frozen=True, kw_only=True):
+    """A machine of which no datasheet is known, by what `edgeprof probe` found on it."""
+
+    profile: MeasuredMachine
+    mode: MeasuredMode = MeasuredMode()
+    alias: None = None
+
+    @property
+    def measured(self) -> MeasuredProfile:
+        return self.profile.measured
+
+    @property
+    def peak_bandwidth_bytes_per_s(self) -> None:
+        return None
+
+    @property
+    def sustained_bandwidth_bytes_per_s(self) -> float | None:
+        """The most that was read."""
+        return self.measured.best_bandwidth_bytes_per_s
+
+    @property
+    def rates_flop_per_s(self) -> Mapping[str, float | None]:
+        """What was reached, by weight format."""
+        return dict(self.measured.rates_flop_per_s())
+
+
+AnyDevice = Device | MeasuredDevice
 
 
 def device_names() -> list[str]:
@@ -72,6 +135,8 @@ def device_aliases() -> dict[str, str]:
 def find_board(text: str) -> DeviceProfile | AnnouncedBoard:
     """A board by name, short name or path; that of ``D@M`` too."""
     name, _ = _split_mode(text)
+    if is_measured(name):
+        return find_device(name).profile
     if find_name(name, [_THIS_BOARD]):
         return _sure_profile(identify_board())
     if _is_path(name):
@@ -91,13 +156,28 @@ def identify_board(root: Path = Path("/")) -> "Identity":
 
 def find_device(text: str, mode: str | None = None) -> Device:
     """A board by name, short name or path of a profile; ``D@M`` is board D in mode M, ``auto`` the
-    board that this runs on, as it is now."""
+    board that this runs on, as it is now, ``here`` the same with what `edgeprof probe` found."""
+    found = find_machine(text, mode)
+    if isinstance(found, MeasuredDevice):
+        raise UsageFault(
+            f"{text}: this machine is no known board and has no power modes; `edgeprof probe"
+            " --from` shows what was measured of it"
+        )
+    return found
+
+
+def find_machine(text: str, mode: str | None = None) -> AnyDevice:
+    """As ``find_device``; ``here``, or the path of a profile that a probe made, may also be of a
+    machine that is no known board."""
     name, own_mode = _split_mode(text)
     if own_mode is not None and mode is not None:
         raise UsageFault(f"'{text}' names a mode already; leave out --mode {mode}")
     wanted = mode if own_mode is None else own_mode
     if find_name(name, [_THIS_BOARD]):
         return this_device(wanted)
+    if is_measured(name):
+        is_path = _is_path(name)
+        return measured_device(read_measured(Path(name)) if is_path else this_measured(), wanted)
     if _is_path(name):
         profile = load_profile(Path(name))
         return Device(profile=profile, mode=profile.mode(wanted))
@@ -125,6 +205,86 @@ def this_device(mode: str | None = None, root: Path = Path("/")) -> Device:
             f" name it with --device {profile.name}@MODE"
         )
     return Device(profile=profile, mode=present, alias=_THIS_BOARD)
+
+
+def measured_device(measured: MeasuredProfile, mode: str | None = None) -> AnyDevice:
+    """The machine that a probe measured: its board's datasheet with the measurements beside, or
+    these alone."""
+    if measured.machine.profile is None:
+        if mode is not None:
+            raise UsageFault(f"a machine that is no known board has no mode '{mode}'")
+        return MeasuredDevice(profile=MeasuredMachine(measured=measured))
+    profile = load_profile(DEVICES_FOLDER / f"{_device_name(measured.machine.profile)}.toml")
+    probed = measured.machine.power_mode
+    present = profile.find_mode(probed) if probed is not None and mode is None else None
+    return Device(
+        profile=profile,
+        mode=present or profile.mode(mode),
+        alias=_THIS_MACHINE,
+        measured=measured,
+    )
+
+
+def this_measured() -> MeasuredProfile:
+    """The newest whole profile that a probe made of this machine as it is set now."""
+    profiles = list(measured_profiles())
+    for profile in profiles:
+        if profile.complete and profile.kernels and is_this_machine(profile.machine):
+            return profile
+    why = (
+        "none of them is of this machine, as it is set, and whole" if profiles else "there is none"
+    )
+    raise EnvironmentFault(
+        f"'here' needs a profile in {profiles_folder()}, and {why}: run `edgeprof probe` first"
+    )
+
+
+def measured_profiles() -> Iterator[MeasuredProfile]:
+    """What is in the user's folder, the newest first. Files that are damaged are passed over."""
+    found = []
+    for path in profiles_folder().glob("*.toml"):
+        with suppress(EdgeprofError):
+            found.append(read_measured(path))
+    yield from sorted(found, key=lambda one: one.created_utc, reverse=True)
+
+
+def is_this_machine(machine: Machine) -> bool:
+    """Whether it is of the kind of this machine: of a board also in release and power mode."""
+    found = identify_board()
+    if found.facts.model is None:
+        present = ("host", cpu_model() or UNKNOWN_PROCESSOR, usable_cores())
+        return (machine.kind, machine.name, machine.cores) == present
+    present_board = (printable(found.facts.model), found.facts.l4t, found.mode_name)
+    return (machine.name, machine.l4t, machine.power_mode) == present_board
+
+
+def measured_like(
+    device: Mapping[str, Any], environment: Mapping[str, Any]
+) -> MeasuredProfile | None:
+    """The newest whole profile of a machine as a session describes it, set alike; None where there
+    is none."""
+    asked = (
+        *(device.get(key) for key in ("name", "l4t", "power_mode")),
+        environment.get("cores"),
+    )
+    for profile in measured_profiles():
+        one = profile.machine
+        alike = (one.name, one.l4t, one.power_mode, one.cores) == asked
+        if alike and profile.complete and profile.kernels:
+            return profile
+    return None
+
+
+def emc_calibrations(board: str | None, l4t: str | None) -> list[EmcCalibration]:
+    """The newest calibration of each counter of exactly that board with exactly that release."""
+    if board is None or l4t is None:
+        return []
+    newest: dict[str, EmcCalibration] = {}
+    for profile in measured_profiles():
+        for one in profile.emc:
+            if (one.board, one.l4t) == (printable(board), l4t):
+                newest.setdefault(one.node, one)
+    return list(newest.values())
 
 
 def find_model(text: str) -> tuple[ModelSpec, ModelName]:
@@ -195,6 +355,11 @@ def find_engine(text: str | None = None) -> EngineClass:
     return engines().of_engine(text)
 
 
+def measured_engine(measured: MeasuredProfile) -> EngineClass | None:
+    """The class that decodes on the provider that was probed; None where that is a GPU."""
+    return engines().classes["cpu"] if measured.provider == "cpu" else None
+
+
 def engine_classes() -> tuple[EngineClass, ...]:
     """The classes that engines decoding on a GPU belong to."""
     table = engines()
@@ -242,6 +407,14 @@ def _split_mode(text: str) -> tuple[str, str | None]:
         return text, None
     name, _, mode = text.rpartition("@")
     return name, mode
+
+
+def is_measured(text: str) -> bool:
+    """Whether ``find_device`` takes it for what a probe measured: ``here``, or a profile's path."""
+    name, _ = _split_mode(text)
+    if find_name(name, [_THIS_MACHINE]):
+        return True
+    return name.endswith(".toml") and read_toml(Path(name)).get("schema") == SCHEMA
 
 
 def _is_path(text: str) -> bool:

@@ -7,23 +7,16 @@ from typing import Literal
 
 from msgspec import Struct
 
+from edgeprof.hardware.clock_ends import ClockEnds
+from edgeprof.hardware.container import Container
+from edgeprof.hardware.installed import Installed
+
 SCHEMA = "edgeprof.doctor/1"
 
 Job = Literal["run", "watch", "contend"]
 JOBS: tuple[Job, ...] = ("run", "watch", "contend")
 SignalState = Literal["ok", "suspect", "absent"]
 PackageState = Literal["ok", "broken", "missing"]
-
-
-class Clock(Struct, frozen=True, kw_only=True):
-    """The ends of one clock; ``pinned`` where they are one."""
-
-    part: str
-    low_hz: float
-    high_hz: float
-    now_hz: float | None
-    pinned: bool
-    file: str
 
 
 class Board(Struct, frozen=True, kw_only=True):
@@ -43,7 +36,7 @@ class Board(Struct, frozen=True, kw_only=True):
     power_mode_is_set: bool
     peak_bandwidth_bytes_per_s: float | None
     memory_bytes: int | None
-    clocks: list[Clock]
+    clocks: list[ClockEnds]
     warnings: tuple[str, ...]
 
 
@@ -140,14 +133,6 @@ class Runtime(Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
 
-class Library(Struct, frozen=True, kw_only=True):
-    """CUDA, cuDNN, TensorRT, and JetPack's own packages; ``file`` tells the version."""
-
-    name: str
-    version: str
-    file: str
-
-
 class JtopCopy(Struct, frozen=True, kw_only=True):
     version: str
     folder: str
@@ -188,18 +173,6 @@ class Disk(Struct, frozen=True, kw_only=True):
     writable: bool
 
 
-class Mount(Struct, frozen=True, kw_only=True):
-    options: str
-    brings: str
-
-
-class Container(Struct, frozen=True, kw_only=True):
-    """``missing`` are options of `docker run` and what each would bring."""
-
-    kind: str
-    missing: list[Mount]
-
-
 class Blocker(Struct, frozen=True, kw_only=True):
     """What keeps a job from being done, and the command that mends it."""
 
@@ -234,7 +207,7 @@ class Findings(Struct, frozen=True, kw_only=True):
     python: Python
     packages: list[Package]
     onnxruntime: Runtime
-    libraries: list[Library]
+    libraries: list[Installed]
     jtop: Jtop
     memory: Memory
     disks: list[Disk]

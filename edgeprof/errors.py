@@ -4,6 +4,7 @@ EdgeprofError (1)
     UsageFault (2)        a name, option or path that the user gave is wrong
     EnvironmentFault (3)  the machine lacks something: a package, a provider, room, a permission
     FileFault (1)         a file that was given is not what it should be
+        NotOffered        a provider has no such kernel, which is no fault
     PartialResult (4)     the work ended early; what was measured is kept
 """
 
@@ -24,6 +25,10 @@ class EnvironmentFault(EdgeprofError):
     """The machine lacks what the work needs; the message says how to get it."""
 
     exit_code = 3
+
+
+class NotOffered(EnvironmentFault):
+    """A provider has no kernel of this kind; there is nothing to mend."""
 
 
 class FileFault(EdgeprofError):

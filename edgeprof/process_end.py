@@ -2,14 +2,20 @@
 
 import signal
 
-# What drivers and runtimes say when memory runs out.
+# What drivers and runtimes say when memory runs out, in small letters.
 _OUT_OF_MEMORY = (
-    "NvMapMem",
+    "nvmapmem",
+    "nvrmmem",
     "bad_alloc",
     "out of memory",
-    "ALLOC_FAILED",
-    "MemoryError",
-    "Failed to allocate memory",
+    "outofmemory",  # TensorRT
+    "could not be allocated",  # TensorRT's too
+    "alloc_failed",
+    "memoryallocation",  # cudaErrorMemoryAllocation
+    "memoryerror",
+    "failed to allocate memory",
+    "cannot allocate memory",  # ENOMEM
+    "unable to allocate",  # numpy
     "is smaller than requested bytes",  # onnxruntime's arena at its limit
 )
 
@@ -29,7 +35,8 @@ def describe_end(code: int, last_words: str) -> str:
 
 def speaks_of_memory(text: str) -> bool:
     """Whether the words of a driver or runtime say that memory ran out."""
-    return any(word in text for word in _OUT_OF_MEMORY)
+    small = text.lower()
+    return any(word in small for word in _OUT_OF_MEMORY)
 
 
 def _signal_name(number: int) -> str:

@@ -19,6 +19,10 @@ Seed = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 Amount = Annotated[int, Meta(ge=0, le=1_000_000)]
 TokenId = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Text = Annotated[str, Meta(max_length=1 << 20)]
+Dose = Annotated[float, Meta(gt=0, le=1)]
+Cores = Annotated[list[Annotated[int, Meta(ge=0, le=4095)]], Meta(min_length=1, max_length=256)]
+
+_SHORTEST_S, _LONGEST_S = 3, 86_400
 
 
 class ModelUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -165,6 +169,50 @@ class SyntheticTest(
         return self.depth_tokens + self.measured_tokens
 
 
+class Contention(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``edgeprof contend`` does: ``target`` decodes beside each of the antagonists.
+
+    Antagonists are ``read`` and ``copy``, which stream memory, ``spin``, which only computes, and
+    model drafters by their name; each works at every one of ``doses``, parts of its own rate.
+    ``workers`` is how many processes stream or spin. Without ``antagonists`` there are all of them,
+    without ``target`` it is the first. Legs last ``leg_s`` and come ``repeats`` times, in an order
+    that the recipe's seed gives. ``target_cores`` and ``antagonist_cores`` pin both; without, they
+    share all cores.
+    """
+
+    target: Name | None = None
+    antagonists: Annotated[list[Name], Meta(max_length=16)] | None = None
+    doses: Annotated[list[Dose], Meta(min_length=1, max_length=16)] = field(
+        default_factory=lambda: [0.25, 0.5, 0.75, 1.0]
+    )
+    workers: Annotated[int, Meta(ge=1, le=64)] = 1
+    leg_s: Annotated[float, Meta(ge=0.2, le=600)] = 3.0
+    repeats: Annotated[int, Meta(ge=1, le=100)] = 5
+    target_cores: Cores | None = None
+    antagonist_cores: Cores | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("doses", "antagonists", "target_cores", "antagonist_cores"):
+            values = getattr(self, name) or []
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} names one twice: {', '.join(map(str, values))}")
+
+
+class Sustained(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The target of ``contention`` decodes for ``duration`` (``90s``, ``15m``, ``1h``), alone and
+    without a pause."""
+
+    duration: Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,5}(s|m|h)$")]
+
+    def __post_init__(self) -> None:
+        if not _SHORTEST_S <= self.duration_s <= _LONGEST_S:
+            raise ValueError(f"duration is {self.duration}, allowed is from 3s to 24h")
+
+    @property
+    def duration_s(self) -> int:
+        return int(self.duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[self.duration[-1]]
+
+
 class Sampling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the next token is chosen, by target and draft alike.
 
@@ -206,7 +254,8 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bandwidth is read, every kind of pass is also held ``held_legs`` times for ``held_leg_s``
     seconds, for the bytes it moves; without that, for six windows of the counter. ``seed`` fixes
     all that is left to chance: the tokens of probes and held passes, the order of held legs, and
-    what is sampled.
+    what is sampled. ``idle_s`` is how long the machine is watched with nothing running, for what it
+    draws then. ``contention`` and ``sustained`` are what ``edgeprof contend`` does.
     """
 
     schema: Literal["edgeprof.recipe/1"]
@@ -232,11 +281,14 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     held_legs: Annotated[int, Meta(ge=0, le=100)] = 4
     held_leg_s: Annotated[float, Meta(ge=0.1, le=600)] | None = None
     measure_ceiling: bool = True
+    idle_s: Annotated[float, Meta(ge=0, le=600)] = 0.0
+    contention: Contention | None = None
+    sustained: Sustained | None = None
     sampling: Sampling = Sampling()
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-        if not self.prompts and not self.tests:
+        if not (self.prompts or self.tests or self.contention or self.sustained):
             raise ValueError("there is nothing to run: give prompts or tests")
         if self.chat and self.template != "{prompt}":
             raise ValueError("chat takes the model's own template; leave out template or chat")

@@ -1,11 +1,14 @@
 """Records the sessions that the measured figures are drawn from: ``python plots/record.py``.
 
-``cpu.sqlite`` is a real run of the demo's model on this machine's CPU.
-``emulated-orin-nano.sqlite`` is ``edgeprof watch`` beside a program that announces phases, on the
-files of an emulated board, which this script drives through them: the recorder and the sampler are
-real, the board is not, and every sample says so.
+``cpu.sqlite`` is a real run of the demo's model on this machine's CPU, ``cpu-contention.sqlite`` a
+real one of it beside processes that stream. ``emulated-orin-nano.sqlite`` is ``edgeprof watch``
+beside a program that announces phases, on the files of an emulated board, which this script drives
+through them: the recorder and the sampler are real, the board is not, and every sample says so.
+``scripted.sqlite`` is no recording at all: a decode written by a script with known bytes a pass,
+through the real store.
 """
 
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,7 +19,37 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import msgspec
 from emulated.tree import Tree, build
+from emulated.truth import (
+    Counter,
+    Script,
+    Truth,
+    Work,
+    bandwidth_signal,
+    samples,
+    session_info,
+)
+
+from edgeprof.session.records import Signal
+from edgeprof.session.store import SessionWriter
+
+REAL = {
+    "cpu-contention": "contend smollm2-135m --target fp32 --antagonist read --antagonist copy"
+    " --dose 50 --dose 100 -r 4 --seconds 1.5",
+    "cpu": "run smollm2-135m -n 16 --repeats 2",
+}
+TRUTH = Truth(
+    passes={
+        "decode": Work(4.0e9, 0.100),
+        "verify": Work(4.2e9, 0.120),
+        "draft": Work(0.4e9, 0.020),
+    },
+    idle_bytes_per_s=1e9,
+    interference=0.03,
+    counter=Counter(kind="exponential", window_s=0.4, noise=0.01, offset_s=0.0),
+)
+IDLE_W, J_PER_BYTE = 4.5, 0.12e-9
 
 SESSIONS = Path(__file__).parent / "sessions"
 ANNOUNCER = "import edgeprof, sys\nfor line in sys.stdin: edgeprof.mark(line.strip())"
@@ -43,8 +76,7 @@ PLAN = (IDLE, PREFILL, DECODE, IDLE, PREFILL, *(DRAFT, VERIFY) * 4, IDLE)
 def main() -> None:
     SESSIONS.mkdir(exist_ok=True)
     edgeprof = [sys.executable, "-m", "edgeprof"]
-    run = ["run", "smollm2-135m", "-n", "32", "--repeats", "3", "-o", str(SESSIONS / "cpu.sqlite")]
-    subprocess.run([*edgeprof, *run, "--force"], check=True)
+    write_scripted(SESSIONS / "scripted.sqlite")
     output = str(SESSIONS / "emulated-orin-nano.sqlite")
     with tempfile.TemporaryDirectory() as board:
         tree = build(Path(board), "orin-nano")
@@ -52,6 +84,30 @@ def main() -> None:
         program = [sys.executable, "-c", ANNOUNCER]
         with subprocess.Popen([*edgeprof, *watch, *program], stdin=subprocess.PIPE) as watching:
             drive(tree, lambda phase: tell(watching, phase))
+    for name, command in REAL.items():
+        output = str(SESSIONS / f"{name}.sqlite")
+        subprocess.run([*edgeprof, *shlex.split(command), "-o", output, "--force"], check=True)
+
+
+def write_scripted(path: Path) -> None:
+    """Phases held for their bytes and answers with a draft, their bandwidth read through a slow
+    counter, and power that follows the bandwidth."""
+    seed = 1
+    script = Script(TRUTH, seed=seed, leg_s=5.0, repeats=3, answers=2, answer_s=10.0)
+    info = msgspec.structs.replace(
+        session_info(), device={"name": "a board of a script", "kind": "board"}
+    )
+    power = Signal(
+        id=2, name="power_w.total", unit="W", source="sysfs", window_kind="instantaneous"
+    )
+    writer = SessionWriter(path, info, force=True)
+    for record in (*script.records(), bandwidth_signal(), power):
+        writer.add(record)
+    for sample in samples(script, seed=seed):
+        watts = IDLE_W + J_PER_BYTE * (sample.value or 0.0)
+        writer.add(sample)
+        writer.add(msgspec.structs.replace(sample, signal_id=2, value=watts))
+    writer.close()
 
 
 def tell(watching: "subprocess.Popen[bytes]", phase: str) -> None:

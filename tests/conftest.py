@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["made_session"]  # tests/made_session.py: a session made by hand
+# a session and a probe's profile, made by hand
+pytest_plugins = ["made_session", "made_profile"]
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 NORMAL, CONTROL = 1, 3  # token types of the GGUF specification
@@ -22,6 +23,14 @@ def signals_as_at_a_terminal() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_profiles_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What somebody probed here before changes no report."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDGEPROF_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
 
 
 @pytest.fixture(scope="session")

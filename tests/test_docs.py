@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +25,8 @@ import pytest
 from emulated.tree import build
 
 from edgeprof.cli.commands import COMMANDS, cli
-from edgeprof.session.records import Session
+from edgeprof.session.records import SCHEMA_VERSION, Session
+from edgeprof.session.schema import RECORDS, SESSION
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -268,3 +270,18 @@ def test_targets_of_make_and_extras_of_pip_are_there() -> None:
                 assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: {line}"
         for named in re.findall(r"(?:edgeprof|\.)\[([\w,]+)\]", line):
             assert {*named.split(",")} <= extras, f"{page}: {line}"
+
+
+def test_the_session_format_is_that_of_the_code(folder: Path) -> None:
+    page = TEXT["session-format.md"]
+    versions = re.findall(r"^\| (\d+) \| [\d.]+ \|", page, re.MULTILINE)
+    assert versions[-1] == str(SCHEMA_VERSION), "a row for the version that is written now"
+    for table in (SESSION, *RECORDS):
+        (row,) = re.findall(rf"^\| `{table.name}` \| (.*) \|$", page, re.MULTILINE)
+        columns = {column.name for column in table.columns}
+        assert {*re.findall(r"`(\w+)`", row)} <= columns, table.name
+    statements = re.findall(r'sqlite3 session\.sqlite "([^"]+)"', page)
+    assert statements
+    with sqlite3.connect(folder / "session.sqlite") as session:
+        for statement in statements:
+            assert session.execute(statement).fetchall()

@@ -47,7 +47,7 @@ def test_measured_figures_show_what_their_session_holds(name: str) -> None:
 def test_measured_figures_are_stamped_and_in_the_readmes(name: str) -> None:
     stems = {path.stem for path in (PLOTS / name).glob("*.svg")}
     (stamp,) = {MAKE["measured_figures"](name)[stem]._supxlabel.get_text() for stem in stems}
-    assert ("simulated samples" in stamp) == name.startswith("emulated")
+    assert ("simulated samples" in stamp) == (not name.startswith("cpu"))
     readme = (PLOTS / "README.md").read_text(encoding="utf-8")
     for stem in stems:
         assert f"`{name}/{stem}.svg`" in readme

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeprof.process_end import describe_end
+from edgeprof.process_end import describe_end, speaks_of_memory
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,31 @@ from edgeprof.process_end import describe_end
 )
 def test_r07_the_cause_of_an_end_is_translated(code: int, last_words: str, says: str) -> None:
     assert describe_end(code, last_words) == says
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "NvMapMemHandleAlloc: error 0",
+        "NvRmMemInitNvmap failed with Permission denied",
+        "CUDA failure 2: out of memory ; GPU=0",
+        "Cuda Runtime (Out of memory)",
+        "[E] Error Code 2: OutOfMemory (Requested size was 1074790400 bytes.)",
+        "Requested amount of GPU memory (1074790400 bytes) could not be allocated.",
+        "CUBLAS_STATUS_ALLOC_FAILED",
+        "cudaErrorMemoryAllocation",
+        "OSError: [Errno 12] Cannot allocate memory",
+        "Available memory of 123 is smaller than requested bytes of 456",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 4.00 GiB for an array",
+    ],
+)
+def test_r06_what_drivers_and_runtimes_say_of_memory_is_known(words: str) -> None:
+    assert describe_end(-6, f"first\n{words}") == f"ran out of memory: {words}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["CUDA failure 700: an illegal memory access was encountered", "no kernel image is available"],
+)
+def test_what_has_another_cause_is_not_taken_for_it(words: str) -> None:
+    assert not speaks_of_memory(words)

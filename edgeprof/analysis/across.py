@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
+from edgeprof.analysis.disturbance import left_out_legs
 from edgeprof.analysis.statistics import bootstrap_interval
 from edgeprof.analysis.summary import Summary, VariantFigures, without_private
 from edgeprof.analysis.synthetic import synthetic_runs
@@ -84,7 +85,7 @@ class Across(Struct, frozen=True, kw_only=True):
 
 def compare_sessions(sessions: Sequence[Session], summaries: Sequence[Summary]) -> Across:
     """Every later session against the first."""
-    base, *others = (_rates(session) for session in sessions)
+    base, *others = map(_rates, sessions, summaries)
     return Across(
         sessions=[_head(summary) for summary in summaries],
         conflicts=conflicts_of(summaries),
@@ -165,10 +166,12 @@ class _Key(NamedTuple):
     metric: str
 
 
-def _rates(session: Session) -> dict[_Key, Cells]:
-    """Every figure of a session that has answers or repeats to draw from."""
+def _rates(session: Session, summary: Summary) -> dict[_Key, Cells]:
+    """Every figure of a session that has answers or repeats to draw from; what was disturbed counts
+    where it does in the summary."""
     found: dict[_Key, Cells] = {}
-    for run in variants_of(session):
+    left_out = left_out_legs(summary.disturbed) if summary.disturbed_left_out else []
+    for run in variants_of(session, left_out):
         found[_Key(run.name, "tokens_per_s")] = _cells(
             run, lambda answer: Cell(answer.decode_tokens, answer.decode_s or 0.0)
         )

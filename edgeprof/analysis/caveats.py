@@ -29,7 +29,7 @@ _ABOVE_CEILING = 1.05
 _IDENTITY = ("sha256", "weights", "streamed_weight_bytes")
 
 # Told elsewhere, or in words of their own.
-_TOLD_APART = ("divergence", "absent", "suspect", "gap", "marks", "swap", "load")
+_TOLD_APART = ("divergence", "absent", "suspect", "gap", "marks", "swap", "load", "neighbours")
 
 _LONGEST_REASON = 300
 

@@ -30,8 +30,8 @@ SHORTER = "the run was shorter than the sampling interval"
 # What matters most comes first; families end in a dot.
 _ORDER = (
     "dram_bandwidth_bytes_per_s", "emc_busy_frac", "emc_clock_hz", "gpu_busy_frac", "gpu_clock_hz",
-    "cpu_busy_frac", "cpu_online", "power_w.total", "power_w.", "temp_c.", "ram_used_bytes",
-    "ram_total_bytes", "swap_used_bytes", "throttle_events.", "cooling_state.",
+    "cpu_busy_frac", "cpu_clock_hz", "cpu_online", "power_w.total", "power_w.", "temp_c.",
+    "ram_used_bytes", "ram_total_bytes", "swap_used_bytes", "throttle_events.", "cooling_state.",
 )  # fmt: skip
 
 _GAP = 3.0  # times the usual time between two readings: nothing is known of what lies between
@@ -56,13 +56,13 @@ class Channel(Struct, frozen=True, kw_only=True, eq=False):
     """A signal from one source and its samples in the span; ``suspect`` says why not to believe it.
 
     ``times_ns`` and ``values`` hold the readings that are known, each at the middle of its read;
-    ``held`` the pairs of them between which nothing is missing, by the index of the first.
+    ``held`` says of each but the last whether nothing is missing between it and the next.
     """
 
     signal: Signal
     times_ns: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
-    held: npt.NDArray[np.intp]
+    held: npt.NDArray[np.bool_]
     qualities: dict[Quality, int]
     suspect: str | None
 
@@ -74,7 +74,7 @@ class Channel(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def intervals_s(self) -> npt.NDArray[np.float64]:
         """Between the readings that are held together."""
-        return (self.times_ns[self.held + 1] - self.times_ns[self.held]) / 1e9
+        return np.diff(self.times_ns)[self.held] / 1e9
 
     @property
     def covered_s(self) -> float:
@@ -85,7 +85,7 @@ class Channel(Struct, frozen=True, kw_only=True, eq=False):
         if not self.n:
             return None
         seconds = self.intervals_s
-        area = ((self.values[self.held] + self.values[self.held + 1]) / 2 * seconds).sum()
+        area = ((self.values[:-1] + self.values[1:])[self.held] / 2 * seconds).sum()
         covered_s = seconds.sum()
         return float(area / covered_s if covered_s > 0 else self.values.mean())
 
@@ -250,7 +250,7 @@ def _channel(
         signal=signal,
         times_ns=times_ns,
         values=values,
-        held=np.flatnonzero((np.diff(known) == 1) & (np.diff(times_ns) <= _GAP * usual_ns)),
+        held=(np.diff(known) == 1) & (np.diff(times_ns) <= _GAP * usual_ns),
         qualities=qualities,
         suspect=suspicion,
     )
@@ -313,7 +313,7 @@ def _figures(channel: Channel, span: Span, chosen: bool) -> SignalFigures:
         else Quantity(
             value=mean,
             n=n,
-            kind="measured",
+            kind="calibrated" if signal.calibrated else "measured",
             source=f"{signal.source}, time-weighted mean of the samples",
             window_s=signal.window_s,
         ),

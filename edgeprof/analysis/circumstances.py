@@ -19,12 +19,15 @@ _MOVED = 0.02
 _SWAPPED_BYTES = 16 << 20
 _FAULTS_PER_S = 20  # pages read back from disk: weights that were dropped and are needed again
 _OTHERS_CORES = 0.5
+_SHORTEST_S = 0.2  # the system counts in hundredths of a second
+_LEAST_LEFT = 0.5  # a fair scheduler leaves at least a half to as many threads
 _OVERLAP = 0.1  # of the draft's time during which the target ran too
 _VOCABULARY = 0.01  # padding of one tokenizer's tables differs by less
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
-    """``clock_gain`` is what the highest clock seen would make of the mean one."""
+    """``clock_gain`` is what the highest clock seen would make of the mean one, ``core_gain`` what
+    all cores would make of those that others left."""
 
     memory: str | None = None
     throttled: str | None = None
@@ -34,6 +37,7 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     vocabularies: str | None = None
     overlap: str | None = None
     cores: str | None = None
+    core_gain: float | None = None
 
 
 def circumstances_of(
@@ -46,6 +50,7 @@ def circumstances_of(
     models = session.info.models
     target, draft = models.get(run.target), models.get(run.drafter or "")
     clocks, gain = _clocks(run.legs, readings)
+    cores, core_gain = _cores(run.legs, target, draft, session.info.environment)
     return Circumstances(
         memory=_memory(run.legs),
         throttled=_throttled(run, disturbances),
@@ -54,7 +59,8 @@ def circumstances_of(
         provider=_provider(target, readings),
         vocabularies=_vocabularies(session, target, draft, run),
         overlap=_overlap([p for answer in run.decoded for p in answer.passes]),
-        cores=_cores(run.legs, target, draft, session.info.environment),
+        cores=cores,
+        core_gain=core_gain,
     )
 
 
@@ -152,19 +158,22 @@ def _cores(
     target: ModelRecord | None,
     draft: ModelRecord | None,
     environment: Mapping[str, Any],
-) -> str | None:
+) -> tuple[str | None, float | None]:
     """Other programs on the cores, or more threads at a time than there are cores."""
     told = [(leg, p) for leg in legs if isinstance(p := leg.attrs.get("processor"), dict)]
     seconds = sum(_length_s(leg) for leg, _ in told)
-    others = sum(_number(p, "others_s") for _, p in told)
-    if seconds > 0 and others / seconds >= _OTHERS_CORES:
-        return f"other programs took {others / seconds:.1f} cores while it ran"
+    others = sum(_number(p, "others_s") for _, p in told) / seconds if seconds else 0.0
     cores = environment.get("cores")
+    known = cores if isinstance(cores, int) and cores > 0 else None
+    if seconds >= _SHORTEST_S and others >= _OTHERS_CORES:
+        left = max(1 - others / known, _LEAST_LEFT) if known else None
+        gain = 1 / left if left else None
+        return f"other programs took {others:.1f} cores while it ran", gain
     on_cpu = [m for m in (target, draft) if m is not None and m.provider == "cpu"]
     most = max((model.threads for model in on_cpu), default=0)
-    if isinstance(cores, int) and most > cores:
-        return f"{most} threads run on {cores} cores"
-    return None
+    if known is not None and most > known:
+        return f"{most} threads run on {known} cores", None
+    return None, None
 
 
 def _length_s(leg: Leg) -> float:

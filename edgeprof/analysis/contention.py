@@ -7,7 +7,7 @@ and moves no bytes shows what sharing cores alone costs; that is taken off first
 """
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -44,6 +44,7 @@ class JointLeg(Struct, frozen=True, kw_only=True):
     power_w: float | None = None
     dram_bytes_per_s: float | None = None
     differs: str | None = None
+    disturbed: bool = False
 
 
 class Antagonist(Struct, frozen=True, kw_only=True):
@@ -77,12 +78,15 @@ class Regime(Struct, frozen=True, kw_only=True):
 
     ``retained`` figures are rates together over alone; a dose is compared with as much of the
     antagonist's own rate. ``core_s`` is what the spinner costs a pass with as many cores taken,
-    ``bus_s`` what is left of the slowdown. ``not_compared`` says why comparisons are None.
+    ``bus_s`` what is left of the slowdown. ``disturbed`` counts legs in which other programs took
+    processor time: they are left out, or where there are no others are all that there is.
+    ``not_compared`` says why comparisons are None.
     """
 
     antagonist: str
     dose: float
     legs: int
+    disturbed: int
     overlap_s: float
     pass_s: Quantity | None
     target_tokens_per_s: Quantity | None
@@ -187,7 +191,13 @@ class _Experiment:
         self._setting = setting
         self._cells: dict[_Key, dict[int, list[JointLeg]]] = defaultdict(lambda: defaultdict(list))
         self._solo: dict[str, dict[int, list[JointLeg]]] = defaultdict(lambda: defaultdict(list))
-        for leg in legs:
+        all_legs = list(legs)
+        self._disturbed = Counter(
+            (leg.antagonist, leg.dose)
+            for leg in all_legs
+            if leg.disturbed and leg.pass_s is not None
+        )
+        for leg in _quiet(all_legs):
             if leg.pass_s is not None:
                 self._cells[leg.antagonist, leg.dose][leg.repeat].append(leg)
             elif leg.antagonist is not None:
@@ -237,6 +247,7 @@ class _Experiment:
             antagonist=name,
             dose=dose,
             legs=len(legs),
+            disturbed=self._disturbed[key],
             overlap_s=sum(leg.overlap_s for leg in legs),
             **measured,
             **(self._compared(key) if differs is None else dict.fromkeys(_COMPARED)),
@@ -247,7 +258,7 @@ class _Experiment:
         antagonist = self._setting.antagonists[name]
         reason = self._why_no_curve(name)
         reference = self._reference(name)
-        reached = None if reason else self._reached(name)
+        reached = None if reason else self._reached[name]
         bytes_kind = self._bytes_kind
         return Curve(
             antagonist=name,
@@ -481,7 +492,7 @@ class _Experiment:
         alone, points = self.alone_s(blocks), self._points(name, blocks)
         if alone is None or self._bytes is None or not points:
             return None
-        fitted = fit_ceiling(points, self._bytes / alone)
+        fitted = fit_ceiling(points, self._bytes / alone) if self._reached[name] else None
         return max(sum(point) for point in points) if fitted is None else fitted
 
     def _knee(self, name: str, blocks: Blocks) -> float | None:
@@ -492,7 +503,11 @@ class _Experiment:
             return None
         return max(ceiling - self._bytes / alone, 0.0)
 
-    def _reached(self, name: str) -> bool:
+    @cached_property
+    def _reached(self) -> dict[str, bool]:
+        return {name: self._is_slowed(name) for name in self.antagonists}
+
+    def _is_slowed(self, name: str) -> bool:
         """Did the largest dose slow the target through the bus, beyond doubt?"""
         largest = self._doses(name)[-1]
         left = self.quantity(lambda blocks: self._bus_s(largest, blocks), "")
@@ -536,6 +551,16 @@ _KAPPA_SOURCE = (
     "(t_together - t_alone - dt_spin) x B_c / antagonist's bytes during a pass: 0 slack, 1 the bus "
     "is shared, above 1 it got worse by sharing"
 )
+
+
+def _quiet(legs: Sequence[JointLeg]) -> list[JointLeg]:
+    """Without those that were disturbed, but where a regime has no others."""
+    clean = {_regime(leg) for leg in legs if not leg.disturbed}
+    return [leg for leg in legs if not leg.disturbed or _regime(leg) not in clean]
+
+
+def _regime(leg: JointLeg) -> tuple[str | None, float, bool]:
+    return leg.antagonist, leg.dose, leg.pass_s is None
 
 
 def _interpolated(points: Sequence[tuple[float, float]], x: float) -> float:

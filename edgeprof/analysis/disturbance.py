@@ -18,6 +18,7 @@ from edgeprof.units import show
 
 _OTHERS_CORES = 0.5  # that other programs took, on average over a leg
 _STOLEN_CORES = 0.25
+_SHORTEST_S = 0.2  # the system counts in hundredths of a second
 _SWAPPED_BYTES = 16 << 20
 _CLOCK_DROP = 0.05  # below the median of the variant's legs
 _CLOCKS = ("emc_clock_hz", "gpu_clock_hz", "cpu_clock_hz")
@@ -43,7 +44,7 @@ def disturbances_of(session: Session, readings: Readings) -> list[Disturbance]:
     events = _events_by_leg(session.events, legs)
     slow = _clock_drops(legs, readings)
     reasons = {
-        leg.id: [*_told(events[leg.id]), *slow.get(leg.id, []), *_neighbours(leg), *_swapped(leg)]
+        leg.id: [*_told(events[leg.id]), *slow.get(leg.id, []), *neighbours(leg), *_swapped(leg)]
         for leg in legs
     }
     clean = {leg.variant for leg in legs if not reasons[leg.id]}
@@ -124,10 +125,11 @@ def _clock_drops(legs: Sequence[Leg], readings: Readings) -> Mapping[int, list[s
     return found
 
 
-def _neighbours(leg: Leg) -> Iterator[str]:
+def neighbours(leg: Leg) -> Iterator[str]:
+    """What other programs, or other machines on the same host, took of the processor meanwhile."""
     seconds = 0.0 if leg.t1_ns is None else (leg.t1_ns - leg.t0_ns) / 1e9
     processor = leg.attrs.get("processor")
-    if seconds <= 0 or not isinstance(processor, dict):
+    if seconds < _SHORTEST_S or not isinstance(processor, dict):
         return
     for key, limit, who in (
         ("others_s", _OTHERS_CORES, "other programs took"),
@@ -151,16 +153,16 @@ def _number(values: Mapping[str, Any], key: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def heating(readings: Readings) -> str | None:
+def heating(readings: Readings) -> Iterator[str]:
     """The zone that grew hotter from the start of a session to its end, where one did by much."""
     rises = []
     for name in readings.names():
         values = readings.values(name)
         if name.startswith("temp_c.") and len(values) >= 2:
             rises.append((values[-1] - values[0], name.removeprefix("temp_c."), values))
-    if not rises:
-        return None
-    rise, zone, values = max(rises)
-    if rise < _HOTTER_C:
-        return None
-    return f"{zone} went from {values[0]:.0f} to {values[-1]:.0f} degrees C"
+    rise, zone, values = max(rises, default=(0.0, "", []))
+    if rise >= _HOTTER_C:
+        yield (
+            f"{zone} went from {values[0]:.0f} to {values[-1]:.0f} degrees C during the session; "
+            "what ran later ran hotter"
+        )

@@ -88,7 +88,7 @@ def rail_of(readings: Readings, absent: Sequence[AbsentSignal]) -> Rail:
 
 def idle_of(session: Session, readings: Readings, rail: Rail) -> Idle | None:
     """From the idle legs; None where the session has none."""
-    legs = [leg for leg in session.legs if leg.kind == "idle" and leg.t1_ns is not None]
+    legs = [leg for leg in session.legs if _is_idle(leg) and leg.status == "complete"]
     if not legs:
         return None
     return Idle(
@@ -99,6 +99,11 @@ def idle_of(session: Session, readings: Readings, rail: Rail) -> Idle | None:
             legs, readings.channel("dram_bandwidth_bytes_per_s"), "memory traffic"
         ),
     )
+
+
+def _is_idle(leg: Leg) -> bool:
+    """A leg of its own, or the one among those that are held for their bytes."""
+    return leg.kind == "idle" or (leg.kind == "held" and leg.attrs.get("phase") == "idle")
 
 
 def energy_of(answers: Sequence[Answer], rail: Rail, idle: Idle | None) -> Energy:

@@ -12,17 +12,20 @@ passed is left out, by which a boxcar has forgotten what was before. Pure arithm
 import math
 import random
 import statistics
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from edgeprof.analysis.channels import Channel
 from edgeprof.analysis.statistics import percentile, resampled
 from edgeprof.session.records import Leg, Pass, Signal
+
+_Column = npt.NDArray[Any]
 
 IDLE = "idle"
 LEAST_DELAYS = 6.0  # six time constants, or three widths of a boxcar
@@ -30,9 +33,8 @@ _LONGEST_WINDOW_S = 1.5
 _SHORTEST_LEG_S = 2.0
 _SPARE = 1.1  # the delay that is fitted then is a little off on either side
 _SETTLING = 2.0  # mean delays until a boxcar has forgotten what was before
-_MOMENT_S = 0.15
 _MARGIN_S = 0.1  # clocks of counter and passes may differ by that much
-_EDGE_S = 0.05  # to which an edge is known: a reading, and the short pause between legs
+_EDGE_S = 0.05  # to which an edge is known at best: passes and counter start and end apart
 _END_READINGS = 4  # whose mean is the reading at an end of a stretch
 _LEAST_READINGS = 12
 _LEAST_COVERAGE = 0.8
@@ -96,10 +98,12 @@ class Stretch(Struct, frozen=True, kw_only=True):
 
 
 class Delay(NamedTuple):
-    """Mean delay of the counter, its clock's lateness included, and how many edges told it."""
+    """Mean delay of the counter, its clock's lateness included, and how many edges told it; an edge
+    is known to ``edge_s``."""
 
     seconds: float
     edges: int
+    edge_s: float = 0.05
 
 
 class Draw(NamedTuple):
@@ -147,10 +151,16 @@ def settled(
         if fitted is None:
             return found, None
         moved = abs(fitted.seconds - delay.seconds)
-        delay = fitted
+        delay = fitted._replace(edge_s=_edge_s(channel))
         if moved < 0.01:
             break
     return found, delay
+
+
+def _edge_s(channel: Channel) -> float:
+    """A reading apart, and what lies between two legs."""
+    intervals_s = channel.intervals_s
+    return max(_EDGE_S, float(np.median(intervals_s)) if len(intervals_s) else 0.0)
 
 
 def stretches_of(
@@ -184,54 +194,38 @@ def _stretch(
 
 def trace_of(channel: Channel, t0_ns: int, t1_ns: int) -> Trace | None:
     """What a channel read in a time; None where its readings do not cover it."""
-    first = bisect_left(channel.times_ns, t0_ns)
-    last = bisect_left(channel.times_ns, t1_ns)
-    if last - first < _LEAST_READINGS:
+    first, last = np.searchsorted(channel.times_ns, (t0_ns, t1_ns))
+    times, values = channel.times_ns[first:last], channel.values[first:last]
+    if len(times) < _LEAST_READINGS:
         return None
-    held = channel.held[bisect_left(channel.held, first) : bisect_left(channel.held, last - 1)]
-    covered_ns = sum(channel.times_ns[i + 1] - channel.times_ns[i] for i in held)
+    covered_ns = np.diff(times)[channel.held[first : last - 1]].sum()
     if covered_ns < _LEAST_COVERAGE * (t1_ns - t0_ns):
         return None
-    start_ns, end_ns = (
-        round(statistics.fmean(t)) for t in _ends(channel.times_ns[first:last].tolist())
-    )
-    start, end = (statistics.fmean(some) for some in _ends(channel.values[first:last].tolist()))
+    start_ns, end_ns = (round(float(np.mean(some))) for some in _ends(times))
+    start, end = (float(np.mean(some)) for some in _ends(values))
     slope = (end - start) / ((end_ns - start_ns) / 1e9)
     return Trace(start_ns, end_ns, _mean(channel, start_ns, end_ns), slope)
 
 
-def _ends(values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+def _ends(values: _Column) -> tuple[_Column, _Column]:
     return values[:_END_READINGS], values[-_END_READINGS:]
 
 
 def _mean(channel: Channel, t0_ns: int, t1_ns: int) -> float:
     """Of readings joined by straight lines, also across a gap, where nothing else is known."""
-    first, last = bisect_left(channel.times_ns, t0_ns), bisect_left(channel.times_ns, t1_ns)
-    times = [t0_ns, *channel.times_ns[first:last].tolist(), t1_ns]
-    ends = _between(channel, first - 1, t0_ns), _between(channel, last - 1, t1_ns)
-    values = [ends[0], *channel.values[first:last].tolist(), ends[1]]
-    area = math.fsum(
-        (values[i] + values[i + 1]) / 2 * (times[i + 1] - times[i]) for i in range(len(times) - 1)
-    )
-    return area / (t1_ns - t0_ns)
-
-
-def _between(channel: Channel, i: int, t_ns: int) -> float:
-    """On the line from reading ``i`` to the next one, or the only one of them that there is."""
-    times, values = channel.times_ns, channel.values
-    if i < 0 or i + 1 >= len(times):
-        return float(values[max(i, 0)])
-    part = (t_ns - times[i]) / (times[i + 1] - times[i])
-    return float(values[i] + part * (values[i + 1] - values[i]))
+    first, last = np.searchsorted(channel.times_ns, (t0_ns, t1_ns))
+    times_ns = np.concatenate([[t0_ns], channel.times_ns[first:last], [t1_ns]])
+    values = np.interp(times_ns, channel.times_ns, channel.values)
+    area = ((values[:-1] + values[1:]) / 2 * np.diff(times_ns)).sum()
+    return float(area) / (t1_ns - t0_ns)
 
 
 def _reading_at(channel: Channel, t_ns: int) -> float | None:
-    """Between the readings around a time; None where they lie further apart than a moment."""
-    next_one = bisect_left(channel.times_ns, t_ns)
-    around = channel.times_ns[max(next_one - 1, 0) : next_one + 1]
-    if len(around) < 2 or around[1] - around[0] > _MOMENT_S * 1e9:
+    """Between the readings around a time; None where one is missing there."""
+    before = int(np.searchsorted(channel.times_ns, t_ns)) - 1
+    if before < 0 or before >= len(channel.held) or not channel.held[before]:
         return None
-    return _between(channel, next_one - 1, t_ns)
+    return float(np.interp(t_ns, channel.times_ns, channel.values))
 
 
 def fit_delay(stretches: Sequence[Stretch]) -> Delay | None:
@@ -267,7 +261,7 @@ def hold(stretches: Sequence[Stretch], delay: Delay) -> Held:
     levels = {key: _levels(same, delay.seconds) for key, same in by_key.items()}
     estimate = _from_levels(by_key, levels, delay.seconds)
     rng = random.Random(_SEED)
-    draws = [_redraw(by_key, estimate, rng) for _ in range(_DRAWS)]
+    draws = [_redraw(by_key, estimate, delay.edge_s, rng) for _ in range(_DRAWS)]
     return Held(
         estimate=estimate,
         draws=draws,
@@ -305,7 +299,10 @@ def _from_levels(
 
 
 def _redraw(
-    by_key: Mapping[PhaseKey, Sequence[Stretch]], estimate: Draw, rng: random.Random
+    by_key: Mapping[PhaseKey, Sequence[Stretch]],
+    estimate: Draw,
+    edge_s: float,
+    rng: random.Random,
 ) -> Draw:
     """Legs of each phase drawn with replacement, the delay fitted anew on what was drawn.
 
@@ -316,7 +313,7 @@ def _redraw(
     drawn = {key: resampled(same, rng) for key, same in by_key.items()}
     fitted = fit_delay([one for same in drawn.values() for one in same])
     delay_s = estimate.delay_s if fitted is None else fitted.seconds
-    delay_s += rng.uniform(-_EDGE_S, _EDGE_S)
+    delay_s += rng.uniform(-edge_s, edge_s)
     levels = {key: _levels(same, delay_s) for key, same in drawn.items()}
     for key, same in by_key.items():
         middle, wide = statistics.fmean(_levels(same, delay_s)), widening(len(same))
@@ -331,6 +328,13 @@ def widening(n: int) -> float:
         return 1.0
     t = _T_90[n - 2] if n - 2 < len(_T_90) else _Z_90 + (_Z_90**3 + _Z_90) / (4 * (n - 1))
     return t / _Z_90 * math.sqrt(n / (n - 1))
+
+
+def widened_band(value: float, draws: Sequence[float], n: int) -> tuple[float, float]:
+    """The 5 % and 95 % points of draws of a mean of ``n``, as far from it as they should be."""
+    wide = widening(n)
+    low, high = percentile(draws, 0.05), percentile(draws, 0.95)
+    return value + wide * (low - value), value + wide * (high - value)
 
 
 def stuck_reason(channel: Channel, legs: Sequence[tuple[PhaseKey, Leg]]) -> str | None:
@@ -354,14 +358,6 @@ def stuck_reason(channel: Channel, legs: Sequence[tuple[PhaseKey, Leg]]) -> str 
 
 def _named(key: PhaseKey) -> str:
     return IDLE if key.phase == IDLE else f"{key.phase} of {key.model}"
-
-
-def period_of(leg: Leg, passes: Sequence[Pass]) -> float | None:
-    """From pass to pass; None where fewer than three were run."""
-    if len(passes) < 3:
-        return None
-    starts = sorted(one.t0_ns for one in passes)
-    return (starts[-1] - starts[0]) / 1e9 / (len(starts) - 1)
 
 
 def share_inside(one: Pass, t0_ns: int, t1_ns: int) -> float:

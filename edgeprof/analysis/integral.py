@@ -7,6 +7,8 @@ mean over the last w seconds stands for the moment w / 2 before it. Pure arithme
 
 from bisect import bisect_left
 
+import numpy as np
+
 from edgeprof.analysis.channels import Channel
 
 LEAST_READINGS = 3  # a stretch that is shorter says more of its neighbours than of itself
@@ -49,21 +51,17 @@ def resolution_s(channel: Channel) -> float:
 
 def _trapezoids(channel: Channel, t0_ns: int, t1_ns: int) -> tuple[float, float]:
     """The area below the straight lines within [t0, t1], and the seconds that have one."""
-    times, values = channel.times_ns, channel.values
-    area = covered_s = 0.0
-    first = bisect_left(channel.held, bisect_left(times, t0_ns) - 1)
-    for i in channel.held[first:]:
-        start_ns, end_ns = max(times[i], t0_ns), min(times[i + 1], t1_ns)
-        if times[i] >= t1_ns:
-            break
-        if end_ns <= start_ns:
-            continue
-        slope = (values[i + 1] - values[i]) / (times[i + 1] - times[i])
-        middle_ns = (start_ns + end_ns) / 2
-        seconds = (end_ns - start_ns) / 1e9
-        area += (values[i] + slope * (middle_ns - times[i])) * seconds
-        covered_s += seconds
-    return area, covered_s
+    first = max(int(np.searchsorted(channel.times_ns, t0_ns)) - 1, 0)
+    last = int(np.searchsorted(channel.times_ns, t1_ns, side="right")) + 1
+    times, values = channel.times_ns[first:last], channel.values[first:last]
+    held = channel.held[first : last - 1]
+    starts_ns, ends_ns = np.maximum(times[:-1], t0_ns), np.minimum(times[1:], t1_ns)
+    used = held & (ends_ns > starts_ns)
+    seconds = (ends_ns - starts_ns)[used] / 1e9
+    slopes = np.diff(values)[used] / np.diff(times)[used]
+    into_ns = ((starts_ns + ends_ns) / 2 - times[:-1])[used]
+    area = ((values[:-1][used] + slopes * into_ns) * seconds).sum()
+    return float(area), float(seconds.sum())
 
 
 def _value_at(channel: Channel, t_ns: int) -> float:

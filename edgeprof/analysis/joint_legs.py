@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from edgeprof.analysis.alternation import Alternation, alternations
+from edgeprof.analysis.attribution import BANDWIDTH
 from edgeprof.analysis.board import Readings, clock_change
 from edgeprof.analysis.contention import (
     Antagonist,
@@ -26,19 +27,19 @@ from edgeprof.analysis.contention import (
 from edgeprof.analysis.energy import Idle, Rail
 from edgeprof.analysis.integral import mean_over
 from edgeprof.analysis.latency import seconds
-from edgeprof.analysis.pass_cost import pass_bytes
+from edgeprof.analysis.pass_cost import may_be_cached, pass_bytes
 from edgeprof.analysis.statistics import mean_of, percentile
 from edgeprof.analysis.sustained import Sustained, sustained_of
 from edgeprof.analysis.variants import VariantRuns
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import Leg, ModelRecord, Pass, Session
 
-BANDWIDTH = "dram_bandwidth_bytes_per_s"
 _KINDS: Mapping[str, AntagonistKind] = {
     "read": "read", "copy": "copy", "spin": "spin", "model": "model",
 }  # fmt: skip
+_OTHERS_CORES = 0.15  # what edgeprof's own other processes take is a few hundredths
+_STOLEN_CORES = 0.1
 _RESOURCES: Mapping[str, Resource] = {"bus": "bus", "cores": "cores", "gpu": "gpu"}
-_CACHE_TIMES = 2  # a model that is not so much larger than the cache need not come from memory
 
 
 class Contention(Struct, frozen=True, kw_only=True):
@@ -125,11 +126,13 @@ class _Reduction:
         self._counter = readings.channel(BANDWIDTH)
         idle_rate = None if idle is None else idle.bandwidth_bytes_per_s
         self._idle_bytes_per_s = None if idle_rate is None else idle_rate.value
-        self._cache_bytes = _number(session.info.environment, "last_level_cache_bytes")
+        self._environment = session.info.environment
         self._model = session.info.models.get(target)
         self._models = session.info.models
         self._device = session.info.device
         self._alone = [s for s in stretches if _text(s.leg, "antagonist") is None]
+        names = (_text(leg, "antagonist") for leg in session.legs if leg.kind == "contend")
+        self._named = list(dict.fromkeys(name for name in names if name is not None))
         self._antagonists = self._known_antagonists()
 
     def figures(self) -> Contended:
@@ -146,8 +149,9 @@ class _Reduction:
         )
 
     def _known_antagonists(self) -> dict[str, Antagonist]:
+        """In the order of the warm-up, which is that of the recipe."""
         found: dict[str, Antagonist] = {}
-        for stretch in self._stretches:
+        for stretch in sorted(self._stretches, key=lambda one: self._place(one.leg)):
             name, kind = _text(stretch.leg, "antagonist"), _text(stretch.leg, "antagonist_kind")
             if name is None or kind is None or name in found or kind not in _KINDS:
                 continue
@@ -155,10 +159,16 @@ class _Reduction:
             listed = told if isinstance(told, list) else []
             found[name] = Antagonist(
                 kind=_KINDS[kind],
-                competes_for=[_RESOURCES[r] for r in listed if r in _RESOURCES],
+                competes_for=[
+                    _RESOURCES[one] for one in listed if isinstance(one, str) and one in _RESOURCES
+                ],
                 pass_bytes=self._antagonist_bytes(name, kind),
             )
         return found
+
+    def _place(self, leg: Leg) -> int:
+        name = _text(leg, "antagonist")
+        return self._named.index(name) if name is not None else -1
 
     def _joint_leg(self, stretch: _Stretch) -> JointLeg | None:
         """None for a leg of an antagonist that nothing is known of, or without any overlap."""
@@ -190,6 +200,7 @@ class _Reduction:
             dram_bytes_per_s=None
             if counter is None
             else mean_over(counter, stretch.t0_ns, stretch.t1_ns),
+            disturbed=is_disturbed(leg.attrs),
             differs=clock_change([leg], [s.leg for s in self._alone], self._readings)
             if name is not None
             else None,
@@ -238,14 +249,12 @@ class _Reduction:
 
     def _modelled_bytes(self, model: ModelRecord, passes: Sequence[Pass]) -> Quantity | None:
         """None for a model that the last-level cache may hold."""
-        sizes = [size for p in passes if (size := pass_bytes(model, p.tokens, p.context_tokens))]
-        if not sizes:
-            return None
-        mean = statistics.fmean(sizes)
-        if self._cache_bytes is not None and mean < _CACHE_TIMES * self._cache_bytes:
+        sizes = [pass_bytes(model, p.tokens, p.context_tokens) for p in passes]
+        known = [size for size in sizes if size is not None]
+        if not known or may_be_cached(model, self._environment):
             return None
         source = "streamed weight bytes + keys and values of a pass"
-        return Quantity(value=mean, n=len(sizes), kind="modelled", source=source)
+        return Quantity(value=statistics.fmean(known), n=len(known), kind="modelled", source=source)
 
     def _peak(self) -> dict[str, float | None]:
         """At the memory clock that ran while both did."""
@@ -264,6 +273,23 @@ class _Reduction:
         peak = bytes_per_clock * statistics.fmean(means)
         sustained = None if share is None else share * peak
         return {"peak_bytes_per_s": peak, "sustained_bytes_per_s": sustained}
+
+
+def is_disturbed(attrs: Mapping[str, Any]) -> bool:
+    """Did others take processor time in a leg: other programs, or the host of a virtual machine?
+
+    ``processor`` holds seconds of a core that this process did not use; the antagonist's own are
+    none of theirs.
+    """
+    told = attrs.get("processor")
+    processor = told if isinstance(told, dict) else {}
+    wall_s = _number(processor, "wall_s")
+    if not wall_s or wall_s <= 0:
+        return False
+    others_s = _number(processor, "others_s") or 0.0
+    others_s -= _number(attrs, "antagonist_cpu_s") or 0.0
+    stolen_s = _number(processor, "stolen_s") or 0.0
+    return others_s >= _OTHERS_CORES * wall_s or stolen_s >= _STOLEN_CORES * wall_s
 
 
 def _passes_within(stretch: _Stretch) -> float:

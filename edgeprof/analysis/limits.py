@@ -135,7 +135,7 @@ def _in_situ_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:
             name="cores fought over",
             evidence=f"{around.cores}; {slower}",
             advice=f"stop the other programs, or give the draft fewer threads: {better}",
-            gain=max(gain, _NOTICEABLE),
+            gain=max(gain, around.core_gain or _NOTICEABLE),
         )
     elif around.overlap is not None:
         yield Limit(

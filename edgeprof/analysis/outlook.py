@@ -14,11 +14,18 @@ from edgeprof.analysis.roofline import (
     PassTime,
     Phase,
     Roof,
+    measured_format,
     pass_cost,
     pass_time,
-    roof_of,
+    roof_of_device,
 )
-from edgeprof.catalog import Device, engine_classes, find_engine
+from edgeprof.catalog import (
+    AnyDevice,
+    MeasuredDevice,
+    engine_classes,
+    find_engine,
+    measured_engine,
+)
 from edgeprof.hardware.engines import EngineClass
 from edgeprof.hardware.profile import AnnouncedBoard
 from edgeprof.models.quantisation import StorageType
@@ -33,7 +40,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
     The passes are expected of ``engine``; ``engines`` are the classes to tell apart.
     """
 
-    device: Device
+    device: AnyDevice
     model: ModelSpec
     draft: ModelSpec | None
     kv: StorageType
@@ -58,7 +65,7 @@ class Outline(Struct, frozen=True, kw_only=True):
 
 def outlook(
     *,
-    device: Device,
+    device: AnyDevice,
     model: ModelSpec,
     kv: StorageType,
     draft: ModelSpec | None = None,
@@ -70,10 +77,15 @@ def outlook(
 ) -> Outlook:
     """Decoding and verifying at each context, prefilling the deepest; the fit at the deepest.
 
-    Without a class of engines the widest is expected of the passes.
+    Without a class of engines the widest is expected of the passes. Of a machine without a
+    datasheet the roof is the measured one, by the arithmetic of the model's format where that asked
+    for was not measured.
     """
+    if isinstance(device, MeasuredDevice):
+        data_type = measured_format(device.measured, model, data_type)
+        engine = engine or measured_engine(device.measured)
     expected_of = engine or find_engine()
-    roof = roof_of(device.profile, device.mode, data_type)
+    roof = roof_of_device(device, data_type)
     costs = pass_costs(model, draft, kv, contexts, draft_length, tokens)
     return Outlook(
         device=device,

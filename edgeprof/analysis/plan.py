@@ -22,9 +22,10 @@ from edgeprof.analysis.roofline import (
     PassCost,
     Phase,
     Roof,
+    measured_format,
     pass_cost,
     pass_time,
-    roof_of,
+    roof_of_device,
 )
 from edgeprof.analysis.speculation import (
     best_draft_length,
@@ -32,7 +33,7 @@ from edgeprof.analysis.speculation import (
     expected_tokens,
     speedup,
 )
-from edgeprof.catalog import Device
+from edgeprof.catalog import AnyDevice, MeasuredDevice
 from edgeprof.hardware.engines import EngineClass, KernelClass
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import ModelSpec
@@ -91,7 +92,7 @@ class KernelGain(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """The answer for one board, target, draft and context. ``headline`` is one of ``gains``."""
 
-    device: Device
+    device: AnyDevice
     target: ModelSpec
     draft: ModelSpec | None
     kv: StorageType
@@ -117,7 +118,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def plan(
     *,
-    device: Device,
+    device: AnyDevice,
     target: ModelSpec,
     draft: ModelSpec | None,
     kv: StorageType,
@@ -134,7 +135,9 @@ def plan(
 
     ``draft_cost`` is a measured c; without it and without a draft, drafting costs nothing.
     """
-    roof = roof_of(device.profile, device.mode, data_type)
+    if isinstance(device, MeasuredDevice):
+        data_type = measured_format(device.measured, target, data_type)
+    roof = roof_of_device(device, data_type)
     passes = RoundPasses(
         target=tuple(_target_pass(target, kv, n, context_tokens) for n in range(1, longest + 2)),
         draft=None if draft is None else pass_cost(draft, kv, "draft", 1, context_tokens),

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from edgeprof.diagnosis import JOBS, Blocker, Findings, Job, JobFinding, Package, RuntimeCopy, Step
+from edgeprof.diagnosis import (
+    JOBS,
+    Blocker,
+    Findings,
+    Job,
+    JobFinding,
+    Package,
+    Runtime,
+    RuntimeCopy,
+    Step,
+)
 from edgeprof.hardware.jetpack import Stack
 
 _LEAST_DISK_BYTES = 64 << 20
@@ -64,7 +74,7 @@ def next_steps(
     """What is in the way of the job first, then what the figures lack, then the job itself."""
     found = next(job for job in jobs if job.job == asked)
     steps = [Step(command=one.fix, why=one.reason) for one in found.blocking if one.fix]
-    if found.possible or not steps:
+    if asked != "watch":
         steps += _cleaner_runtime(findings, means)
     steps += _numpy(findings, means)
     steps += _board_steps(findings, means)
@@ -106,14 +116,24 @@ def _runner(findings: Findings, means: Means) -> Iterator[Blocker]:
     broken = any(p.name in _RUNNING and p.state != "ok" for p in findings.packages)
     for provider in runtime.providers:
         if provider.name == "cpu" and not provider.usable and not broken:
-            again = runtime.package or "onnxruntime"
             yield Blocker(
                 reason=f"an operator on the CPU fails: {provider.reason}",
-                fix=f"{means.pip} install 'numpy{runtime.needs_numpy}'"
-                if runtime.needs_numpy
-                else f"{means.pip} install --force-reinstall --no-deps {again}",
+                fix=_runtime_fix(runtime, means),
             )
     yield from _core(findings, _DECODING)
+
+
+def _runtime_fix(runtime: Runtime, means: Means) -> str | None:
+    """What mends one that fails; of several in one place, one has to be chosen first."""
+    if runtime.needs_numpy:
+        return f"{means.pip} install 'numpy{runtime.needs_numpy}'"
+    if _are_several(runtime):
+        return None
+    return f"{means.pip} install --force-reinstall --no-deps {runtime.package or _CPU_ONLY}"
+
+
+def _are_several(runtime: Runtime) -> bool:
+    return len({copy.package for copy in runtime.copies}) > 1
 
 
 def _disk(findings: Findings) -> Iterator[Blocker]:
@@ -150,9 +170,10 @@ def _measuring_limits(findings: Findings) -> Iterator[str]:
         yield "whether clocks are pinned cannot be read"
     yield from board.warnings
     for disk in findings.disks:
-        if not disk.writable:
-            place = disk.path or "the current folder"
-            yield f"{place} is not writable: choose another for {disk.purpose}"
+        if not disk.path:
+            yield f"no folder for {disk.purpose} is known: {disk.purpose} need a path"
+        elif not disk.writable:
+            yield f"{disk.path} is not writable: choose another for {disk.purpose}"
 
 
 def _running_limits(findings: Findings, means: Means) -> Iterator[str]:
@@ -183,7 +204,7 @@ def _cleaner_runtime(findings: Findings, means: Means) -> Iterator[Step]:
         for command in stack.commands:
             why = f"the GPU: {stack.advice} ({stack.source}; {stack.checked})"
             yield Step(command=command.replace("{pip}", means.pip), why=why)
-    elif len({copy.package for copy in runtime.copies}) > 1:
+    elif _are_several(runtime):
         names = sorted({copy.package for copy in runtime.copies})
         keep = _to_keep(runtime.copies)
         why = "they are one module, and the files of one lie over those of the other"

@@ -10,11 +10,17 @@ from typing import Literal
 
 from msgspec import Struct
 
+from edgeprof.catalog import AnyDevice, Device
+from edgeprof.errors import EdgeprofError
 from edgeprof.hardware.engines import BATCH_POSITIONS, EngineClass
+from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.hardware.profile import DeviceProfile, PowerMode
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import ModelSpec
 from edgeprof.quantity import Band
+
+# Bits a weight up to which a model is of this format of the measured ones, scales included.
+_FORMATS = ((5.5, "int4"), (10.0, "int8"), (16.0, "fp16"))
 
 Phase = Literal["decode", "verify", "prefill", "draft"]
 Wall = Literal["memory", "compute"]
@@ -101,6 +107,35 @@ def roof_of(profile: DeviceProfile, mode: PowerMode, data_type: str = "fp16") ->
         gpu_clock_hz=clocks and clocks[1],
         sm_clocks_per_s=clocks and clocks[0] * clocks[1],
     )
+
+
+def roof_of_device(device: AnyDevice, data_type: str = "fp16") -> Roof:
+    """The roof of a device: by its datasheet, or of a machine without one what was measured.
+
+    A measured roof is what large kernels reached, a lower bound of the hardware's own: its
+    bandwidth is the most that was read, its sustained band what the kernels read at one row.
+    """
+    if isinstance(device, Device):
+        return roof_of(device.profile, device.mode, data_type)
+    measured = device.measured
+    best = measured.best_bandwidth_bytes_per_s
+    if best is None:
+        raise EdgeprofError("the profile of this machine holds no bandwidth: run `edgeprof probe`")
+    reads = [one.bandwidth_bytes_per_s.value for one in measured.kernels] or [best]
+    return Roof(
+        bandwidth_bytes_per_s=best,
+        flop_per_s=measured.rates_flop_per_s().get(data_type),
+        sustained_bytes_per_s=Band(low=min(reads), high=max(reads)),
+    )
+
+
+def measured_format(measured: MeasuredProfile, model: ModelSpec, asked: str) -> str:
+    """Whose measured rate tells of a model: that of the arithmetic asked for, else that of the
+    format that holds most of the model's bytes, else the one measured first."""
+    rates = measured.rates_flop_per_s()
+    largest = max(model.streamed_groups, key=lambda group: group.bytes).bits_per_weight
+    by_width = next((name for bits, name in _FORMATS if largest <= bits), "fp32")
+    return next((name for name in (asked, by_width, *rates) if name in rates), asked)
 
 
 def _clocked_mode(profile: DeviceProfile, mode: PowerMode) -> tuple[int, float] | None:

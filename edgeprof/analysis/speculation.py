@@ -6,7 +6,7 @@ evaluated, the alpha of the closed form (accepted over drafted is another, small
 ``fixed_cost`` o what else a round takes, all in plain target passes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -33,19 +33,6 @@ def expected_tokens(acceptance: float, draft_length: int) -> float:
     if acceptance == 1.0:
         return draft_length + 1.0
     return (1 - acceptance ** (draft_length + 1)) / (1 - acceptance)
-
-
-def expected_tokens_by_position(conditional: Sequence[float]) -> float:
-    """Tokens a round from the acceptance at each position, given that all before were accepted.
-
-    1 + the sum of the products: a token counts only if it and all before it are accepted.
-    """
-    total, survival = 1.0, 1.0
-    for acceptance in conditional:
-        _check(acceptance, len(conditional))
-        survival *= acceptance
-        total += survival
-    return total
 
 
 def speedup(

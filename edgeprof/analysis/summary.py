@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from edgeprof.analysis.acceptance import Acceptance, acceptance_of
 from edgeprof.analysis.attribution import BANDWIDTH, Attribution, attribution_of
@@ -45,6 +46,7 @@ from edgeprof.analysis.disturbance import (
     Disturbance,
     disturbances_of,
     disturbed_words,
+    heating,
     left_out_legs,
 )
 from edgeprof.analysis.energy import (
@@ -242,6 +244,7 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
         warnings=[
             *disturbed_words(disturbances, with_disturbed=with_disturbed),
             *caveats(session, runs, costs.points, temperatures, signals, emc_clock_range(readings)),
+            *heating(readings),
         ],
     )
 
@@ -388,27 +391,10 @@ def _compare(
     disturbances: Sequence[Disturbance],
 ) -> Comparison:
     pairs = [] if plain is None else pairs_of(run, plain)
-    speedup, cost = decode_speedup(pairs), round_cost(pairs)
-    terms = None if cost is None else costs.terms(run, pairs, cost)
     output = output_of(run.name, pairs, session.events, sampled=_is_sampled(session.info.recipe))
-    acceptance = acceptance_of([r for answer in run.answers for r in answer.rounds])
-    predicted = [] if plain is None else costs.forecasts(run, plain)
-    verified = (run.draft_tokens or 0) + 1
-    evidence = Evidence(
-        speedup=speedup,
-        drafter_kind=run.drafter_kind,
-        draft_tokens=run.draft_tokens,
-        acceptance=acceptance,
-        cost=cost,
-        repeats=len({pair.plain.repeat for pair in pairs}),
-        terms=terms,
-        held_target_cost=held_target_cost(run, costs.verify),
-        draft_ratio=costs.c(run),
+    evidence = replace(
+        _measured_evidence(run, plain, pairs, costs),
         byte_ratio=byte_ratio(session.info.models, run),
-        verify_cost=costs.v(run.target, verified),
-        one_token=costs.point(run.target, 1),
-        verify_pass=costs.point(run.target, verified),
-        forecasts=predicted,
         output=output,
         clock_change=clock_change(run.legs, plain.legs, readings) if plain else None,
         around=circumstances_of(session, run, readings, disturbances),
@@ -419,14 +405,36 @@ def _compare(
         drafter=run.drafter or "",
         draft_tokens=run.draft_tokens,
         baseline=None if plain is None else plain.name,
-        decode_speedup=speedup,
+        decode_speedup=evidence.speedup,
         energy_ratio=energy_ratio(pairs, rail),
         predicted_speedup=predicted_speedup(run, costs.verify, costs.draft),
-        predicted_by_draft_tokens=predicted,
-        round_cost=cost,
-        round_terms=terms,
+        predicted_by_draft_tokens=list(evidence.forecasts),
+        round_cost=evidence.cost,
+        round_terms=evidence.terms,
         output=output,
         verdict=judge(evidence),
+    )
+
+
+def _measured_evidence(
+    run: VariantRuns, plain: VariantRuns | None, pairs: Sequence[Pair], costs: _PassCosts
+) -> Evidence:
+    """What the passes and rounds of a variant say."""
+    cost, verified = round_cost(pairs), (run.draft_tokens or 0) + 1
+    return Evidence(
+        speedup=decode_speedup(pairs),
+        drafter_kind=run.drafter_kind,
+        draft_tokens=run.draft_tokens,
+        acceptance=acceptance_of([r for answer in run.answers for r in answer.rounds]),
+        cost=cost,
+        repeats=len({pair.plain.repeat for pair in pairs}),
+        terms=None if cost is None else costs.terms(run, pairs, cost),
+        held_target_cost=held_target_cost(run, costs.verify),
+        draft_ratio=costs.c(run),
+        verify_cost=costs.v(run.target, verified),
+        one_token=costs.point(run.target, 1),
+        verify_pass=costs.point(run.target, verified),
+        forecasts=[] if plain is None else costs.forecasts(run, plain),
     )
 
 

@@ -107,7 +107,7 @@ def line_of(channel: Channel, start_ns: int, most: int) -> Line:
     times_s = (channel.times_ns - start_ns) / 1e9
     kept = thinned(times_s, channel.values, most)
     begins = np.ones(channel.n, dtype=bool)  # a run of readings that are held together
-    begins[channel.held + 1] = False
+    begins[1:] = ~channel.held
     gaps = np.flatnonzero(np.diff(np.cumsum(begins)[kept])) + 1
     between_s = (times_s[kept[gaps - 1]] + times_s[kept[gaps]]) / 2
     return Line(

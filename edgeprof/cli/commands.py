@@ -18,6 +18,7 @@ from edgeprof.report.printable import printable
 # name -> (module that holds a click command called ``command``, one line of help)
 COMMANDS = {
     "compare": ("edgeprof.cli.compare", "Compare sessions: ratios, and what differs."),
+    "contend": ("edgeprof.cli.contend", "Show what a neighbour costs a decoding model."),
     "convert": ("edgeprof.cli.convert", "Turn a GGUF file into an ONNX decoder."),
     "devices": ("edgeprof.cli.devices", "List boards and power modes, or detect this board."),
     "doctor": ("edgeprof.cli.doctor", "Say what can be measured here, and what is in the way."),
@@ -27,6 +28,7 @@ COMMANDS = {
     "pair": ("edgeprof.cli.pair", "Say whether a draft model may serve a target."),
     "plan": ("edgeprof.cli.plan", "Say what drafting would bring, and how long to draft."),
     "project": ("edgeprof.cli.project", "Say what a session would give on another board."),
+    "probe": ("edgeprof.cli.probe", "Measure what this machine reaches through the runtime."),
     "report": ("edgeprof.cli.report", "Show what a session measured: text, JSON or Markdown."),
     "roofline": ("edgeprof.cli.roofline", "Say how fast a model can go on a board, and why."),
     "run": ("edgeprof.cli.run", "Run a recipe on this machine and record a session."),

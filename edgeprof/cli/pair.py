@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from edgeprof.analysis.memory import fit
-from edgeprof.catalog import find_device, find_kv_type, find_model, is_model_name
+from edgeprof.catalog import find_kv_type, find_machine, find_model, is_model_name
 from edgeprof.cli.output import print_json, warn
 from edgeprof.models.pairing import Holder, judge_pair
 from edgeprof.models.vocabulary import find_vocabulary
@@ -31,7 +31,7 @@ def command(
     """
     ours, theirs = _holder(target), _holder(draft)
     cache = find_kv_type(kv)
-    board = None if device is None else find_device(device)
+    board = None if device is None else find_machine(device)
     answer = PairAnswer(
         target=ours,
         draft=theirs,

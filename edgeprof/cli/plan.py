@@ -8,7 +8,15 @@ import click
 
 from edgeprof.analysis.plan import LONGEST_SHOWN, TYPICAL_ACCEPTANCES, plan
 from edgeprof.analysis.speculation import LONGEST_DRAFT
-from edgeprof.catalog import engines, find_device, find_engine, find_kv_type, find_model
+from edgeprof.catalog import (
+    MeasuredDevice,
+    engines,
+    find_engine,
+    find_kv_type,
+    find_machine,
+    find_model,
+    measured_engine,
+)
 from edgeprof.cli.output import warn
 from edgeprof.cli.paper import (
     MOST_TOKENS,
@@ -39,8 +47,9 @@ _DEAREST_DRAFT = 1000.0
 @click.option("--context", type=click.IntRange(0, MOST_TOKENS), default=0, show_default=True,
               metavar="C", help="Tokens cached before the round.")  # fmt: skip
 @click.option("--verify-cost", type=click.Path(path_type=Path), metavar="FILE",
-              help="Measured v(n): CSV n_tokens,pass_cost_vs_1, or a session.")  # fmt: skip
-@click.option("--verify-target", metavar="NAME", help="Which model of the session.")
+              help="Measured v(n): CSV n_tokens,pass_cost_vs_1, a session, or the profile"
+                   " of a probe.")  # fmt: skip
+@click.option("--verify-target", metavar="NAME", help="Which model of the session or profile.")
 @click.option("--draft-cost", metavar="C",
               help="Measured cost of a draft pass, in target passes; 0 for an n-gram.")  # fmt: skip
 @click.option("-k", "--draft-tokens", "longest", type=click.IntRange(1, LONGEST_DRAFT),
@@ -83,15 +92,18 @@ def command(
     if draft is None and draft_cost is None:
         raise click.UsageError("give --draft MODEL, or --draft-cost C where no model drafts")
     if verify_target is not None and verify_cost is None:
-        raise click.UsageError("--verify-target needs --verify-cost SESSION")
+        raise click.UsageError("--verify-target needs --verify-cost SESSION or PROFILE")
     wanted = _acceptances(acceptances) if acceptances else TYPICAL_ACCEPTANCES
     target_spec, target_name = find_model(target)
     draft_spec, draft_name = find_model(draft) if draft is not None else (None, None)
     if chosen in ("json", "csv"):  # text and Markdown have them in the answer
         warn((*target_spec.warnings, *(draft_spec.warnings if draft_spec else ())))
-    engine_class, table = find_engine(engine), engines()
+    found, table = find_machine(device, mode), engines()
+    engine_class = find_engine(engine)
+    if engine is None and isinstance(found, MeasuredDevice):
+        engine_class = measured_engine(found.measured) or engine_class
     result = plan(
-        device=find_device(device, mode),
+        device=found,
         target=target_spec,
         draft=draft_spec,
         kv=find_kv_type(kv),

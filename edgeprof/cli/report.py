@@ -19,7 +19,7 @@ Dialect = Literal["plain", "decimal-comma"]
 
 
 class _Wishes(NamedTuple):
-    """What the options say about the figures and their files."""
+    """What the options say about the files."""
 
     figures: str
     csv_dialect: Dialect
@@ -175,19 +175,26 @@ def _write_files(
 
 def _write_text(path: Path, output: Path | None, form: Form, wishes: _Wishes, force: bool) -> bool:
     """Whether the session was complete."""
+    import msgspec
+
     from edgeprof.analysis.summary import summarise
+    from edgeprof.catalog import measured_like
     from edgeprof.report.markdown import markdown
+    from edgeprof.report.measured import ceilings_document
     from edgeprof.report.table import terminal_width
     from edgeprof.report.text import session_text
     from edgeprof.session.store import read_session
 
-    summary = summarise(read_session(path), with_disturbed=wishes.with_disturbed)
+    session = read_session(path)
+    summary = summarise(session, with_disturbed=wishes.with_disturbed)
+    probe = measured_like(session.info.device, session.info.environment)
     if form == "json":
-        _put(json_text(summary), output, force)
+        beside = None if probe is None else ceilings_document(probe)
+        _put(json_text({**msgspec.to_builtins(summary), "probe": beside}), output, force)
     elif form == "md":
-        _put(markdown(summary), output, force)
+        _put(markdown(summary, probe=probe), output, force)
     else:
-        _put(session_text(summary, terminal_width()), output, force)
+        _put(session_text(summary, terminal_width(), probe), output, force)
     return summary.session.complete
 
 

@@ -8,7 +8,14 @@ import click
 
 from edgeprof.analysis.observation import Observation
 from edgeprof.analysis.outlook import Outline, Outlook, outline, outlook
-from edgeprof.catalog import find_board, find_device, find_engine, find_kv_type, find_model
+from edgeprof.catalog import (
+    find_board,
+    find_engine,
+    find_kv_type,
+    find_machine,
+    find_model,
+    is_measured,
+)
 from edgeprof.cli.output import talk, warn
 from edgeprof.cli.paper import (
     MOST_TOKENS,
@@ -82,7 +89,8 @@ def command(
     """Say how fast a model can go on a board, and why.
 
     Exits with 1, the output still complete, when it does not fit in memory or when a board's
-    figures are not published. D is auto for the board that this runs on.
+    figures are not published. D is auto for the board that this runs on, and here for this machine
+    as `edgeprof probe` measured it.
     """
     chosen = chosen_form(form, as_json)
     observations = _observations(measured)
@@ -92,7 +100,7 @@ def command(
     cache, depths = find_kv_type(kv), counts(contexts, "--context")
 
     def answer(device: str, mode: str | None) -> Outlook | Outline:
-        board = find_board(device)
+        board = None if is_measured(device) else find_board(device)
         if isinstance(board, AnnouncedBoard):
             return outline(
                 board=board,
@@ -104,7 +112,7 @@ def command(
                 tokens=tokens,
             )
         return outlook(
-            device=find_device(device, mode),
+            device=find_machine(device, mode),
             model=target,
             draft=draft_spec,
             kv=cache,

@@ -1,35 +1,17 @@
 """``edgeprof run``: a recipe in, a session file and its summary out."""
 
-import math
-import signal
-import sys
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgeprof.cli.output import print_json, talk
-from edgeprof.cli.streaming import Silence, Streaming
+from edgeprof.cli.output import talk
+from edgeprof.cli.recording import SOURCES, Real, default_output, leave, progress_of, show
+from edgeprof.cli.streaming import Streaming
 from edgeprof.cli.sweep import draft_lengths, sweep
-from edgeprof.errors import PartialResult
 
 if TYPE_CHECKING:
     from edgeprof.recipe import Prompt, Recipe, SyntheticTest
-    from edgeprof.session.records import Leg, Session
-
-_SOURCES = ("sysfs", "tegrastats", "jtop", "host")
-
-
-class _Real(click.FloatRange):
-    """A number within a range; click lets one through that is no number, for it is below nothing
-    and above nothing."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
-        return number
 
 
 @click.command()
@@ -52,7 +34,7 @@ class _Real(click.FloatRange):
     help="A draft model drafts until the text has N tokens; lookup copies from the last N only.",
 )  # fmt: skip
 @click.option(
-    "--draft-confidence", type=_Real(0, 1), metavar="P",
+    "--draft-confidence", type=Real(0, 1), metavar="P",
     help="Draft no token in which the drafter has less confidence than this; 0 is off.",
 )  # fmt: skip
 @click.option(
@@ -78,7 +60,7 @@ class _Real(click.FloatRange):
     help="Take prompts in by passes of at most N tokens.",
 )  # fmt: skip
 @click.option(
-    "--temperature", type=_Real(0, 100),
+    "--temperature", type=Real(0, 100),
     help="Draw tokens at this temperature; 0 takes the most probable one.",
 )  # fmt: skip
 @click.option(
@@ -86,11 +68,11 @@ class _Real(click.FloatRange):
     help="Draw from this many most probable tokens; 0 is off.",
 )  # fmt: skip
 @click.option(
-    "--top-p", type=_Real(0, 1, min_open=True),
+    "--top-p", type=Real(0, 1, min_open=True),
     help="Draw from the fewest tokens that hold this share of the probability; 1 is off.",
 )  # fmt: skip
 @click.option(
-    "--min-p", type=_Real(0, 1, max_open=True),
+    "--min-p", type=Real(0, 1, max_open=True),
     help="Draw from tokens with this share of the most probable one's probability; 0 is off.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, (1 << 32) - 1), help="Fixes what is left to chance.")
@@ -117,8 +99,8 @@ class _Real(click.FloatRange):
 )  # fmt: skip
 @click.option(
     "--source", "sources", multiple=True, metavar="NAME",
-    type=click.Choice(_SOURCES, case_sensitive=False),
-    help="Take all that this source tells of the board: " + ", ".join(_SOURCES) + "; may be given"
+    type=click.Choice(SOURCES, case_sensitive=False),
+    help="Take all that this source tells of the board: " + ", ".join(SOURCES) + "; may be given"
     " again. Default: per signal the first that works.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace the session that is there.")
@@ -146,11 +128,11 @@ def command(
 
     path = find_recipe(recipe)
     chosen = _chosen(path, asked)
-    output = output or _default_output(chosen)
+    output = output or default_output(chosen.name)
     check_output(output, force=force)
     folders = prepare(chosen, path.parent, talk=talk)
     streaming = Streaming(folders) if stream else None
-    progress = streaming or _progress(quiet)
+    progress = streaming or progress_of(quiet)
     try:
         session = record(
             chosen,
@@ -163,9 +145,9 @@ def command(
         )
     finally:
         progress.finish()
-    _show(session, as_json)
+    show(session, as_json)
     talk(f"session: {output}")
-    _leave(session)
+    leave(session)
 
 
 def _chosen(path: Path, asked: dict[str, Any]) -> "Recipe":
@@ -214,85 +196,3 @@ def _tests(asked: dict[str, Any]) -> "list[SyntheticTest]":
     if not prompt_tokens and not depth_tokens and len(new_tokens) < 2:
         return []
     return synthetic_tests(prompt_tokens, new_tokens, depth_tokens)
-
-
-def _show(session: "Session", as_json: bool) -> None:
-    from edgeprof.analysis.summary import summarise
-    from edgeprof.report.table import terminal_width
-    from edgeprof.report.text import session_text
-
-    summary = summarise(session)
-    if as_json:
-        print_json(summary)
-    else:
-        click.echo(session_text(summary, terminal_width()))
-
-
-def _leave(session: "Session") -> None:
-    """The exit code says how the run ended."""
-    from edgeprof.profiling.recorder import INTERRUPTED
-
-    if session.info.ended_reason == INTERRUPTED:
-        talk("interrupted; what was measured is kept")
-        raise click.exceptions.Exit(128 + signal.SIGINT)
-    if not session.info.complete:
-        raise PartialResult(
-            f"the run ended early: {session.info.ended_reason}; what was measured is kept"
-        )
-
-
-def _default_output(recipe: "Recipe") -> Path:
-    return Path(f"{recipe.name}-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}.sqlite")
-
-
-def _progress(quiet: bool) -> Silence:
-    if quiet:
-        return Silence()
-    return _Bar() if sys.stderr.isatty() else _Lines()
-
-
-class _Lines(Silence):
-    """One line a stage, for logs; a repeat of all answers is one stage."""
-
-    def __init__(self) -> None:
-        self._stage = ""
-        self._seconds = 0.0
-
-    def leg(self, leg: "Leg") -> None:
-        if leg.t1_ns is None:
-            return
-        stage = leg.name
-        if leg.kind == "decode":
-            stage = "warm-up" if leg.warmup else f"repeat {leg.repeat}"
-        if stage != self._stage:
-            self.finish()
-        self._stage = stage
-        self._seconds += (leg.t1_ns - leg.t0_ns) / 1e9
-
-    def finish(self) -> None:
-        if self._stage:
-            talk(f"{self._stage}: {self._seconds:.1f} s")
-        self._stage, self._seconds = "", 0.0
-
-
-class _Bar(Silence):
-    """A bar over the legs with the name of the one in hand, for terminals."""
-
-    def plan(self, legs: int) -> None:
-        self._bar: Any = click.progressbar(
-            length=legs,
-            file=sys.stderr,
-            item_show_func=lambda name: name,
-            show_pos=True,
-        )
-        self._bar.__enter__()
-
-    def leg(self, leg: "Leg") -> None:
-        self._bar.current_item = leg.name
-        if leg.kind != "ceiling" and leg.status != "running":
-            self._bar.update(1)
-        self._bar.render_progress()
-
-    def finish(self) -> None:
-        if hasattr(self, "_bar"):
-            self._bar.__exit__(None, None, None)

@@ -1,4 +1,5 @@
-"""Reads what verifying was measured to cost: from a CSV file, or from a recorded session."""
+"""Reads what verifying was measured to cost: from a CSV file, a recorded session or the profile of
+a probe."""
 
 import csv
 import io
@@ -16,7 +17,10 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def read_verify_cost(path: Path, target: str | None = None) -> dict[int, float]:
-    """v(n) by n. ``target`` names a model of a session that holds passes of several."""
+    """v(n) by n. ``target`` names a model of a session, or a model or kernel of a probe's profile,
+    that holds passes of several."""
+    if path.suffix.lower() == ".toml":
+        return _from_probe(path, target)
     try:
         with path.open("rb") as file:
             start = file.read(len(_SQLITE))
@@ -34,6 +38,27 @@ def read_verify_cost(path: Path, target: str | None = None) -> dict[int, float]:
     except UnicodeDecodeError as error:
         raise FileFault(f"{path}: neither a session nor text in UTF-8") from error
     return _from_csv(path, text)
+
+
+def _from_probe(path: Path, target: str | None) -> dict[int, float]:
+    """Of a model that was stacked, where there is one, else of a kernel."""
+    from edgeprof.hardware.measured import read_measured
+
+    profile = read_measured(path)
+    models = {one.name: one.passes for one in profile.models}
+    kernels = {one.label: one.passes for one in profile.kernels}
+    known = models | kernels
+    offered = models or kernels
+    if not known:
+        raise FileFault(f"{path}: the profile holds no passes of several rows")
+    if target is None and len(offered) > 1:
+        raise UsageFault(
+            f"{path}: passes of {', '.join(known)} were timed; choose one with --verify-target"
+        )
+    name = next(iter(offered)) if target is None else target
+    if name not in known:
+        raise UsageFault(f"{path}: {unknown_name('model or kernel', name, known)}")
+    return _checked(path, {one.tokens: one.cost.value for one in known[name]})
 
 
 def _from_csv(path: Path, text: str) -> dict[int, float]:

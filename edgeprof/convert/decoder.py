@@ -22,7 +22,7 @@ from edgeprof.convert.blocks import (
     select_rows,
 )
 from edgeprof.convert.graph import MICROSOFT, DataFile, Graph
-from edgeprof.convert.weights import DecoderWeights
+from edgeprof.convert.weights import Weights
 
 EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 POSITIONS = ("last_position", "total_positions")
@@ -35,6 +35,8 @@ class DecoderBuilder:
     ``parameters`` are those of the file; ``multiplied`` counts, by kernel, those that every token
     is multiplied with.
 
+    ``graph`` is what to build in, where that is not a new one of the ordinary kind.
+
     ``attention_pad`` dummy rows go through attention behind the real ones and are cut off again.
     Attention takes a path of its own for a single row, whose last bits differ; with one dummy row
     a pass of one token gives the very logits that a pass of many gives. The dummy's slot in the
@@ -43,13 +45,14 @@ class DecoderBuilder:
 
     def __init__(
         self,
-        weights: DecoderWeights,
+        weights: Weights,
         *,
         head_rows: Rows | None,
         attention_pad: int,
         data: DataFile | None = None,
+        graph: Graph | None = None,
     ) -> None:
-        self.graph = Graph(data)
+        self.graph = graph or Graph(data)
         self.shape = weights.shape
         self.parameters = weights.parameters
         self.multiplied: Counter[str] = Counter()
@@ -168,7 +171,7 @@ class DecoderBuilder:
         bias = np.zeros(0, dtype=np.float32)
         for part, width in zip("qkv", widths, strict=True):
             rows = self._rows_in_file(part, width)
-            parts.append(select_rows(self._weights.matrix(f"{block}attn_{part}.weight"), rows))
+            parts.append(self._weights.rows(f"{block}attn_{part}.weight", rows))
             bias = np.append(bias, self._bias(f"{block}attn_{part}.bias", width)[rows])
         biased = any(self._weights.has(f"{block}attn_{part}.bias") for part in "qkv")
         qkv = self._project(x, parts, block + "attn_qkv.weight", bias if biased else None)

@@ -205,7 +205,7 @@ def _write(
         head_rows=None if rows is None else len(rows),
         requantised=requantised,
         onnx_sha256=sha256_of(folder / ONNX_NAME),
-        **_sizes(builder),
+        **graph_sizes(builder),
     )
     _save_json(folder / MANIFEST_NAME, msgspec.to_builtins(manifest))
 
@@ -246,7 +246,7 @@ def _write_graph(
     return builder
 
 
-def _sizes(builder: "DecoderBuilder") -> dict[str, Any]:
+def graph_sizes(builder: "DecoderBuilder") -> dict[str, Any]:
     """The part of the manifest that the finished graph tells."""
     shape, graph = builder.shape, builder.graph
     return {

@@ -120,6 +120,10 @@ class Graph:
             self.streamed_bytes += value.nbytes
         return self.constant(name, value)
 
+    def stack(self, parts: Sequence[Matrix]) -> Matrix:
+        """The rows of all parts, which are of one kind, below each other."""
+        return stack(parts)
+
     def project(
         self, x: str, parts: Sequence[Matrix], name: str, bias: Floats | None = None
     ) -> str:
@@ -127,7 +131,7 @@ class Graph:
 
         Neighbours that fit into one matrix are multiplied as one.
         """
-        groups = [stack(list(alike)) for _, alike in groupby(parts, key=kind)]
+        groups = [self.stack(list(alike)) for _, alike in groupby(parts, key=kind)]
         if len(groups) == 1:
             product = self.multiply(x, groups[0], name)
         else:

@@ -6,7 +6,7 @@ dimensions, their storage types and that no weight is infinite.
 
 import math
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from msgspec import Struct
 
@@ -17,9 +17,11 @@ from edgeprof.convert.blocks import (
     Dense,
     Floats,
     Matrix,
+    Rows,
     decode,
     dequantise,
     is_finite,
+    select_rows,
 )
 from edgeprof.convert.requantise import REQUANTISABLE, Requantiser, read_by_gguf
 from edgeprof.errors import FileFault
@@ -80,6 +82,31 @@ class DecoderShape(Struct, frozen=True, kw_only=True):
         return self.heads * self.head_dim, kv_width, kv_width
 
 
+class Weights(Protocol):
+    """What a graph is built from: tensors by the names that GGUF has for them."""
+
+    shape: DecoderShape
+
+    @property
+    def parameters(self) -> int:
+        """Weights in all; a tied output head is the embedding and counts once."""
+        ...
+
+    def has(self, name: str) -> bool: ...
+
+    def matrix(self, name: str) -> Matrix: ...
+
+    def rows(self, name: str, rows: Rows) -> Matrix:
+        """These rows of a matrix, in this order."""
+        ...
+
+    def vector(self, name: str) -> Floats: ...
+
+    def rope_factors(self) -> Floats | None:
+        """What each rotary frequency is divided by, where anything is."""
+        ...
+
+
 class DecoderWeights:
     """The tensors of one file, decoded when asked for: widened to ``float32``, or in containers.
 
@@ -133,6 +160,9 @@ class DecoderWeights:
         if storage in REQUANTISABLE and self._requantiser is not None:
             return self._requantiser.round(dequantise(matrix), storage)
         return matrix
+
+    def rows(self, name: str, rows: Rows) -> Matrix:
+        return select_rows(self.matrix(name), rows)
 
     def vector(self, name: str) -> Floats:
         tensor = self._tensors[name]

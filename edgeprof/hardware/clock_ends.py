@@ -22,17 +22,15 @@ _SAME_CLOCK = 1.005  # nearer ends are one clock, rounded
 
 
 class ClockEnds(Struct, frozen=True, kw_only=True):
-    """The ends of one clock in Hz, where it is now, and the file that tells the upper one."""
+    """The ends of one clock in Hz, where it is now, and the file that tells the upper one;
+    ``pinned`` where the two ends are one."""
 
     part: Part
     low_hz: float
     high_hz: float
     now_hz: float | None
+    pinned: bool
     file: str
-
-    @property
-    def pinned(self) -> bool:
-        return self.low_hz * _SAME_CLOCK >= self.high_hz
 
 
 def read_clock_ends(files: BoardFiles, emc: EmcRange | None) -> list[ClockEnds]:
@@ -46,8 +44,17 @@ def read_clock_ends(files: BoardFiles, emc: EmcRange | None) -> list[ClockEnds]:
 
 
 def _memory(emc: EmcRange) -> ClockEnds:
+    return _ends("memory", emc.low_hz, emc.high_hz, emc.now_hz, emc.file)
+
+
+def _ends(part: Part, low_hz: float, high_hz: float, now_hz: float | None, file: str) -> ClockEnds:
     return ClockEnds(
-        part="memory", low_hz=emc.low_hz, high_hz=emc.high_hz, now_hz=emc.now_hz, file=emc.file
+        part=part,
+        low_hz=low_hz,
+        high_hz=high_hz,
+        now_hz=now_hz,
+        pinned=low_hz * _SAME_CLOCK >= high_hz,
+        file=file,
     )
 
 
@@ -73,10 +80,5 @@ def _read(
     low, high, now = (files.read_count(path) for path in paths)
     if low is None or high is None or low < 0 or high <= 0:
         return None
-    return ClockEnds(
-        part=part,
-        low_hz=low * unit_hz,
-        high_hz=high * unit_hz,
-        now_hz=None if now is None or now <= 0 else now * unit_hz,
-        file=paths[1],
-    )
+    now_hz = None if now is None or now <= 0 else now * unit_hz
+    return _ends(part, low * unit_hz, high * unit_hz, now_hz, paths[1])

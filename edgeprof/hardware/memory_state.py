@@ -10,12 +10,18 @@ from msgspec import Struct
 from edgeprof.hardware.board_files import BoardFiles
 
 _MOST_ORDERS = 32
+# Of a container, versions 2 and 1 of its control group: the limit, what counts to it now, and what
+# of that are file pages that can go.
+_CONTAINERS = (
+    ("memory.max", "memory.current", "memory.stat"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+)
 
 
 class MemoryState(Struct, frozen=True, kw_only=True):
     """``available_bytes`` is what programs can have without swapping, page cache that may go
-    included; ``largest_block_bytes`` the largest free piece without a gap, of which there are
-    ``largest_blocks``."""
+    included, and no more than the limit of a container leaves; ``largest_block_bytes`` the largest
+    free piece without a gap, of which there are ``largest_blocks``."""
 
     available_bytes: int | None
     largest_block_bytes: int | None
@@ -53,12 +59,14 @@ def read_swap_state(root: Path = Path("/")) -> SwapState:
 
 
 def read_memory_state(root: Path = Path("/")) -> MemoryState:
-    """From meminfo and buddyinfo below ``root``; what cannot be read is None."""
+    """From meminfo, buddyinfo and the container's limit below ``root``; what cannot be read is
+    None."""
     files = BoardFiles(root)
     available = _meminfo_bytes(files.read("/proc/meminfo") or "", "MemAvailable")
+    rooms = [room for room in (available, _left_of_container(files)) if room is not None]
     order, count = _largest_blocks(files.read("/proc/buddyinfo") or "")
     return MemoryState(
-        available_bytes=available,
+        available_bytes=min(rooms, default=None),
         largest_block_bytes=None if order is None else os.sysconf("SC_PAGE_SIZE") << order,
         largest_blocks=count,
     )
@@ -67,6 +75,17 @@ def read_memory_state(root: Path = Path("/")) -> MemoryState:
 def _meminfo_bytes(meminfo: str, name: str) -> int | None:
     match = re.search(rf"^{name}:\s{{1,40}}(\d{{1,15}}) kB", meminfo, re.M)
     return int(match[1]) << 10 if match else None
+
+
+def _left_of_container(files: BoardFiles) -> int | None:
+    """What the container's limit leaves; None where there is no limit."""
+    for names in _CONTAINERS:
+        limit, used, details = (files.read(f"/sys/fs/cgroup/{name}") or "" for name in names)
+        if re.fullmatch(r"\d{1,18}\s*", limit) and re.fullmatch(r"\d{1,18}\s*", used):
+            pages = re.search(r"^inactive_file (\d{1,18})$", details, re.M)
+            freed = int(pages[1]) if pages else 0
+            return max(int(limit) - max(int(used) - freed, 0), 0)
+    return None
 
 
 def _largest_blocks(buddyinfo: str) -> tuple[int | None, int | None]:

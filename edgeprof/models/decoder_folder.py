@@ -116,8 +116,8 @@ class DecoderFolder(Struct, frozen=True, kw_only=True):
     vocab_size: int
     context_tokens: int
     end_token_ids: frozenset[int]
-    inputs: _GenaiInputs
-    outputs: _GenaiOutputs
+    inputs: _GenaiInputs = field(default_factory=_GenaiInputs)
+    outputs: _GenaiOutputs = field(default_factory=_GenaiOutputs)
 
     @property
     def location(self) -> Path:
@@ -202,8 +202,6 @@ def _read_optimum_folder(path: Path, graph: Path) -> DecoderFolder:
         vocab_size=shape.vocab,
         context_tokens=shape.context_tokens,
         end_token_ids=frozenset(ends | set(_end_tokens_beside(path))),
-        inputs=_GenaiInputs(),
-        outputs=_GenaiOutputs(),
     )
 
 

@@ -3,12 +3,17 @@
 It limits itself before it looks at the template. Knows nothing of models.
 """
 
+import json
 import resource
 import sys
 from datetime import date
 from typing import Any, NoReturn
 
 import msgspec
+from jinja2.ext import Extension
+from jinja2.nodes import Node
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from edgeprof.profiling.chat import Rendered, RenderJob
 
@@ -23,6 +28,16 @@ class _Refused(Exception):
     """The template itself says that it does not serve."""
 
 
+class _AnswerMarks(Extension):
+    """``{% generation %}`` marks the answers for those who train on them; here it is nothing."""
+
+    tags = {"generation"}  # noqa: RUF012  (as Jinja declares it)
+
+    def parse(self, parser: Parser) -> list[Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
@@ -35,15 +50,18 @@ def main() -> None:
         rendered = Rendered(fault="used more memory than any template needs")
     except Exception as error:  # whatever a program from outside can raise
         rendered = Rendered(fault=f"cannot be run: {_short(error)}")
-    sys.stdout.buffer.write(msgspec.json.encode(rendered))
+    try:
+        answer = msgspec.json.encode(rendered)
+    except UnicodeEncodeError:
+        fault = "cannot be run: it gives half a surrogate pair, which is no character"
+        answer = msgspec.json.encode(Rendered(fault=fault))
+    sys.stdout.buffer.write(answer)
 
 
 def _render(job: RenderJob) -> list[str]:
     """The settings are those of Hugging Face Transformers, for which templates are written."""
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _AnswerMarks]
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _refuse
@@ -62,11 +80,21 @@ def _render(job: RenderJob) -> list[str]:
     return texts
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
-    """As plain text; Jinja's own filter writes it for HTML."""
-    import json
-
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """As plain text, with the arguments that templates give; Jinja's own filter writes HTML."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _refuse(message: str) -> NoReturn:

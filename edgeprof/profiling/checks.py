@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+from edgeprof.hardware.machine import usable_cores
+from edgeprof.hardware.memory_state import read_memory_state
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.models.pairing import check_pair
 from edgeprof.models.readers.onnx_graph import OnnxGraph, read_onnx_graph, require_external_data
-from edgeprof.profiling.environment import usable_cores
 from edgeprof.profiling.memory_need import MemoryNeed, job_need, model_need
 from edgeprof.profiling.messages import DecodeJob, PreparedModel
 from edgeprof.profiling.prompts import encode_prompts
@@ -137,6 +138,8 @@ def _check_memory(recipe: Recipe, need: MemoryNeed) -> None:
     ceiling_bytes = _CEILING_BYTES if recipe.measure_ceiling and on_cpu else 0
     needed = max(need.total_bytes, ceiling_bytes)
     available = psutil.virtual_memory().available
+    left = read_memory_state().available_bytes  # of a container with a limit, that
+    available = available if left is None else min(available, left)
     if needed <= available:
         return
     what = f"{need}" if need.total_bytes >= ceiling_bytes else "to measure the ceilings"

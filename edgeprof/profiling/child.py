@@ -1,7 +1,8 @@
-"""What the decoder and the sampler have in common: a life that ends with the recorder's."""
+"""What all children have in common: a life that ends with their parent's."""
 
 import ctypes
 import os
+import queue
 import signal
 import sys
 import threading
@@ -10,19 +11,21 @@ from contextlib import suppress
 
 from edgeprof.errors import EdgeprofError
 from edgeprof.profiling.channel import HOLD_S, Outbox, read_orders
-from edgeprof.profiling.messages import Failed, Order
+from edgeprof.profiling.messages import Failed, Order, Stop
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 class Control:
-    """Tells whether the recorder has asked to stop; ends the process once the recorder is gone.
+    """The orders that come after the job. Tells whether the parent has asked to stop; ends the
+    process once the parent is gone.
 
-    Its descriptor turns readable when the recorder asks.
+    Its descriptor turns readable when the parent asks to stop.
     """
 
     def __init__(self, orders: Iterator[Order]) -> None:
         self._orders = orders
+        self._waiting: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._asked = threading.Event()
         self._descriptor, self._signal = os.pipe()
         threading.Thread(target=self._watch, daemon=True).start()
@@ -33,10 +36,20 @@ class Control:
     def stop_asked(self) -> bool:
         return self._asked.is_set()
 
+    def next_order(self) -> Order:
+        """The next one after the job; waits for it."""
+        return self._waiting.get()
+
+    def order_waits(self) -> bool:
+        """Whether there is one to take."""
+        return not self._waiting.empty()
+
     def _watch(self) -> None:
-        for _ in self._orders:
-            self._asked.set()
-            os.write(self._signal, b"s")
+        for order in self._orders:
+            self._waiting.put(order)
+            if isinstance(order, Stop):
+                self._asked.set()
+                os.write(self._signal, b"s")
         os._exit(1)
 
 

@@ -82,7 +82,11 @@ class Child:
 
     def stop(self) -> None:
         """Ask it to end after what it is at."""
-        send_order(self._orders, Stop())
+        self.order(Stop())
+
+    def order(self, order: Order) -> None:
+        """Tell it something; one that is gone is not told."""
+        send_order(self._orders, order)
 
     def kill(self) -> None:
         self._process.kill()

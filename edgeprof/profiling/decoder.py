@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from edgeprof.analysis.attribution import DUTY, HELD_BYTES
+from edgeprof.analysis.held_legs import DUTY, HELD_BYTES
 from edgeprof.errors import FileFault
 from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.profiling.ceilings import run_ceilings
@@ -23,7 +23,7 @@ from edgeprof.profiling.channel import Outbox
 from edgeprof.profiling.child import Control, serve
 from edgeprof.profiling.divergence import first_divergence, logit_gap
 from edgeprof.profiling.journal import Interrupted, Journal, ModelName
-from edgeprof.profiling.loading import open_model, provider_detail
+from edgeprof.profiling.loading import model_files, open_model, provider_detail
 from edgeprof.profiling.messages import DecodeJob, Ended, Message, ModelReady, Order, Plan
 from edgeprof.profiling.model_words import different_words, end_token_ids
 from edgeprof.profiling.page_cache import cached_share
@@ -118,6 +118,8 @@ class _Decoding:
         if self._job.held_leg_s is not None:
             for repeat, held in held_order(self._recipe):
                 self._hold_for_bytes(repeat, held, self._job.held_leg_s)
+        if self._recipe.idle_s:
+            self._idle(self._recipe.idle_s)
         self._ignore_padding()
         self._warm_up()
         for repeat in range(1, self._recipe.repeats + 1):
@@ -126,8 +128,7 @@ class _Decoding:
     def _load(self, key: str) -> None:
         """Cold where its file had to be read from disk, warm where the system still held it."""
         folder = self._folders[key]
-        files = folder.path.glob(f"{folder.onnx_path.name}*")  # external data lies beside
-        share = cached_share(sorted(files))
+        share = cached_share(model_files(folder))
         model, self._records[key] = open_model(
             self._job.models[key],
             capacity=cache_tokens(self._recipe, key),
@@ -238,6 +239,11 @@ class _Decoding:
             while passes and _clock() < until_ns:
                 for key, phase, one in passes:
                     self._journal.run(leg, phase, self._names[key], one.run())
+
+    def _idle(self, seconds: float) -> None:
+        """All models loaded and nothing running: what is drawn then is no token's."""
+        with self._journal.leg("idle", kind="idle", variant="idle"):
+            self._journal.rest(seconds)
 
     def _room(self, held: HeldPhase) -> int:
         """How deep the models of a phase may be filled."""

@@ -11,41 +11,41 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
+from msgspec import structs
+
 from edgeprof import __version__
 from edgeprof.analysis.readiness import Means, default_job, job_findings, next_steps
 from edgeprof.catalog import find_device, identify_board
 from edgeprof.diagnosis import (
     SCHEMA,
     Board,
-    Clock,
-    Container,
     Diagnosis,
     Disk,
     Findings,
     Job,
     Jtop,
     JtopCopy,
-    Library,
     Memory,
-    Mount,
 )
 from edgeprof.hardware.board_files import BoardFiles
 from edgeprof.hardware.clock_ends import read_clock_ends
-from edgeprof.hardware.container import read_container
+from edgeprof.hardware.container import Container, read_container
 from edgeprof.hardware.identify import Identity
 from edgeprof.hardware.installed import read_installed
 from edgeprof.hardware.jetpack import known, stack_of
+from edgeprof.hardware.machine import usable_cores
 from edgeprof.hardware.memory_state import read_memory_state, read_swap_state
 from edgeprof.models.cache import cache_dir
 from edgeprof.profiling.board import board_figures
 from edgeprof.profiling.doctor_packages import describe_python, pip, read_packages
 from edgeprof.profiling.doctor_runtime import read_runtime
 from edgeprof.profiling.doctor_signals import permission, read_signals
-from edgeprof.profiling.environment import usable_cores
 from edgeprof.telemetry.sensor import command_line, socket_path
 from edgeprof.telemetry.sources import jtop_faults
 from edgeprof.telemetry.sources.jtop_copies import find_installs
 from edgeprof.telemetry.sources.tegrastats import find_tegrastats
+
+_FAMILY = "/sys/devices/soc0/family"
 
 
 def examine(
@@ -89,10 +89,7 @@ def _findings(root: Path, device: str | None) -> Findings:
         python=describe_python(),
         packages=packages,
         onnxruntime=runtime,
-        libraries=[
-            Library(name=one.name, version=one.version, file=one.file)
-            for one in read_installed(files)
-        ],
+        libraries=read_installed(files),
         jtop=_jtop(files, here, container is not None),
         memory=_memory(root, identity),
         disks=list(_disks()),
@@ -112,6 +109,7 @@ def _board(identity: Identity, files: BoardFiles, device: str | None) -> Board:
     if named is not None:
         peak = named.profile.peak_bandwidth_bytes_per_s(named.mode)
     is_board = profile is not None or bool(identity.candidates) or facts.l4t is not None
+    is_board |= files.read_line(_FAMILY) == "Tegra"  # told in a container too
     return Board(
         kind="board" if is_board else "host",
         device=None if profile is None else profile.name,
@@ -126,17 +124,7 @@ def _board(identity: Identity, files: BoardFiles, device: str | None) -> Board:
         power_mode_is_set=identity.mode_is_set,
         peak_bandwidth_bytes_per_s=peak,
         memory_bytes=facts.memory_bytes,
-        clocks=[
-            Clock(
-                part=one.part,
-                low_hz=one.low_hz,
-                high_hz=one.high_hz,
-                now_hz=one.now_hz,
-                pinned=one.pinned,
-                file=one.file,
-            )
-            for one in read_clock_ends(files, facts.emc)
-        ],
+        clocks=read_clock_ends(files, facts.emc),
         warnings=identity.warnings if is_board else (),
     )
 
@@ -212,12 +200,10 @@ def _cache() -> Path | None:
 
 def _container(files: BoardFiles, here: bool) -> Container | None:
     found = read_container(files, tegrastats=here and find_tegrastats() is not None)
-    if found is None:
-        return None
-    # No host with another processor has a board.
-    may_be_board = not here or platform.machine() == "aarch64"
-    missing = [Mount(options=one.options, brings=one.brings) for one in found.missing]
-    return Container(kind=found.kind, missing=missing if may_be_board else [])
+    # No host with another processor has a board to give.
+    if found is not None and here and platform.machine() != "aarch64":
+        return structs.replace(found, missing=[])
+    return found
 
 
 def _means(findings: Findings) -> Means:

@@ -1,28 +1,19 @@
 """On what a session was measured: the machine and the software. No host name, no serial number."""
 
 import importlib.metadata
-import os
 import platform
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeprof.catalog import identify_board
 from edgeprof.hardware.board_files import printable
+from edgeprof.hardware.machine import cpu_model, last_level_cache_bytes, usable_cores
 
 if TYPE_CHECKING:
     from edgeprof.hardware.identify import Identity
 
 _PACKAGES = ("numpy", "onnx", "psutil", "tokenizers")
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
-_SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def describe_device(root: Path = Path("/")) -> dict[str, Any]:
@@ -31,7 +22,7 @@ def describe_device(root: Path = Path("/")) -> dict[str, Any]:
     machine = {"architecture": platform.machine()}
     model = found.facts.model
     if model is None:
-        return {"name": _cpu_model(root), "kind": "host", **machine}
+        return {"name": cpu_model(root), "kind": "host", **machine}
     return {
         "name": printable(model),
         "kind": "board",
@@ -42,6 +33,19 @@ def describe_device(root: Path = Path("/")) -> dict[str, Any]:
         "jetpack": found.jetpack,
         "power_mode": found.mode_name,
         "clocks": _clocks(found),
+        **_memory_bus(found),
+    }
+
+
+def _memory_bus(found: "Identity") -> dict[str, Any]:
+    """By what the shares of peak and sustained bandwidth are worked out, from the profile."""
+    profile = found.profile
+    if profile is None or found.confidence == "low":
+        return {"bytes_per_emc_clock": None, "sustained_share": None}
+    sustained = profile.sustained
+    return {
+        "bytes_per_emc_clock": 2 * profile.dram.bus_width_bits / 8,
+        "sustained_share": None if sustained is None else sustained.fraction,
     }
 
 
@@ -64,7 +68,7 @@ def describe_environment(root: Path = Path("/")) -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": _cpu_model(root),
+        "cpu": cpu_model(root),
         "cores": usable_cores(),
         "memory_bytes": memory.total,
         "available_memory_bytes": memory.available,
@@ -75,37 +79,8 @@ def describe_environment(root: Path = Path("/")) -> dict[str, Any]:
     }
 
 
-def last_level_cache_bytes(root: Path = Path("/")) -> int | None:
-    """The size of the highest cache of core 0."""
-    sizes: dict[int, int] = {}
-    for folder in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, size = _first_line(folder / "level"), _first_line(folder / "size")
-        match = re.fullmatch(r"(\d+)([KMG]?)", size or "")
-        if match and level and level.isdigit():
-            sizes[int(level)] = int(match[1]) * _SIZE_UNITS[match[2]]
-    return sizes[max(sizes)] if sizes else None
-
-
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _cpu_model(root: Path) -> str | None:
-    try:
-        text = (root / "proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        return None
-    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return match[1].strip() if match else None
-
-
-def _first_line(path: Path) -> str | None:
-    """The file's first line; the device tree ends its strings with a zero byte."""
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return None
-    return text.split("\n")[0].strip("\0 ") or None

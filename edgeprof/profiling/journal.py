@@ -111,8 +111,9 @@ class Journal:
         *,
         request_id: int | None = None,
         round_id: int | None = None,
+        stream: int = 0,
     ) -> None:
-        """Write down one run of a model."""
+        """Write down one run of a model; what runs beside it has a ``stream`` of its own."""
         self._put(
             Pass(
                 id=next(self._passes),
@@ -122,6 +123,7 @@ class Journal:
                 phase=phase,
                 model=model.key,
                 provider=model.provider,
+                stream=stream,
                 tokens=run.tokens,
                 context_tokens=run.context_tokens,
                 t0_ns=run.t0_ns,

@@ -64,6 +64,12 @@ def open_model(
     return model, record
 
 
+def model_files(folder: DecoderFolder) -> list[Path]:
+    """What is read when the model is loaded: the graph, and the files beside it that it names."""
+    beside = read_onnx_graph(folder.onnx_path).external
+    return [folder.onnx_path, *(folder.onnx_path.parent / name for name in beside)]
+
+
 def _sizes(folder: DecoderFolder, model: OrtModel) -> dict[str, Any]:
     """What the manifest says, or else the graph; nothing where that is of no known form."""
     if manifest := folder.manifest:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from edgeprof import __version__
 from edgeprof import errors as faults
 from edgeprof.analysis.attribution import BANDWIDTH
+from edgeprof.analysis.disturbance import neighbours
 from edgeprof.analysis.held_bytes import held_seconds
 from edgeprof.errors import EdgeprofError, EnvironmentFault
 from edgeprof.hardware.memory_state import read_memory_state
@@ -25,8 +26,10 @@ from edgeprof.process_end import speaks_of_memory
 from edgeprof.profiling.board import board_figures
 from edgeprof.profiling.checks import plan_job
 from edgeprof.profiling.children import Child
+from edgeprof.profiling.contention_plan import plan_contention
 from edgeprof.profiling.environment import describe_device, describe_environment
 from edgeprof.profiling.messages import (
+    ContendJob,
     DecodeJob,
     Ended,
     Failed,
@@ -58,6 +61,7 @@ INTERRUPTED = "interrupted"
 _COMMIT_EVERY_NS = 100_000_000
 _SETTLING_NS = 5_000_000_000
 _DECODER = "edgeprof.profiling.decoder"
+_CONTENDER = "edgeprof.profiling.contender"  # holds the target as a decoder does
 
 
 class Progress(Protocol):
@@ -93,14 +97,43 @@ def record(
     """
     check_output(output, force=force)
     job = plan_job(recipe, folders)
+    return _record(job, output, progress, sources, force=force, on_token=on_token)
+
+
+def record_contention(
+    recipe: Recipe,
+    folders: Mapping[str, DecoderFolder],
+    output: Path,
+    *,
+    progress: Progress,
+    sources: list[str] | None = None,
+    force: bool = False,
+) -> Session:
+    """Measure what a recipe's target and its antagonists do to each other; like ``record``.
+
+    ``recipe`` is one of ``contention_recipe``.
+    """
+    check_output(output, force=force)
+    return _record(plan_contention(recipe, folders), output, progress, sources, force=force)
+
+
+def _record(
+    job: DecodeJob | ContendJob,
+    output: Path,
+    progress: Progress,
+    sources: list[str] | None,
+    *,
+    force: bool,
+    on_token: Callable[[Token], None] | None = None,
+) -> Session:
     samples = SampleJob(board=board_figures(Path("/")), sources=sources)
     info = SessionInfo(
         id=uuid.uuid4().hex,
         created_utc=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         edgeprof_version=__version__,
         schema_version=SCHEMA_VERSION,
-        kind="run",
-        recipe=msgspec.to_builtins(recipe),
+        kind="run" if isinstance(job, DecodeJob) else "contend",
+        recipe=msgspec.to_builtins(job.recipe),
         device=describe_device(),
         environment=describe_environment(),
         models={},
@@ -141,11 +174,13 @@ class _Run:
     def close(self) -> None:
         self._writer.close()
 
-    def measure(self, job: DecodeJob, samples: SampleJob, wishes: Callable[[], int]) -> None:
+    def measure(
+        self, job: DecodeJob | ContendJob, samples: SampleJob, wishes: Callable[[], int]
+    ) -> None:
         """Start the children, write down what they say, and note how it ended."""
         with (
             SamplerLink(samples, self._take_sample) as sampler,
-            Child("decoder", _DECODER, self._with_held_legs(job, samples, sampler)) as decoder,
+            self._decoder(job, samples, sampler) as decoder,
             selectors.DefaultSelector() as selector,
         ):
             selector.register(decoder.descriptor, selectors.EVENT_READ, decoder)
@@ -156,6 +191,13 @@ class _Run:
                 stop.look(time.monotonic_ns())
             sampler.close()
             self._conclude(decoder, interrupted=stop.asked)
+
+    def _decoder(
+        self, job: DecodeJob | ContendJob, samples: SampleJob, sampler: SamplerLink
+    ) -> Child:
+        if isinstance(job, ContendJob):
+            return Child("decoder", _CONTENDER, job)
+        return Child("decoder", _DECODER, self._with_held_legs(job, samples, sampler))
 
     def _with_held_legs(
         self, job: DecodeJob, samples: SampleJob, sampler: SamplerLink
@@ -206,6 +248,7 @@ class _Run:
                 self.passes += 1
             elif isinstance(message, Leg):
                 self._open_leg = message if message.status == "running" else None
+                self._note_neighbours(message)
                 self._progress.leg(message)
 
     def _take_sample(self, record: Signal | Sample | Event) -> None:
@@ -243,6 +286,19 @@ class _Run:
         self._end_open_leg("died")
         self.failure = _fault_of_death(cause, decoder.last_words())
         self._writer.update_info(ended_reason=str(self.failure))
+
+    def _note_neighbours(self, leg: Leg) -> None:
+        """A leg that has ended says what others took of the processor."""
+        for reason in neighbours(leg):
+            self._writer.add(
+                Event(
+                    leg_id=leg.id,
+                    t_ns=leg.t1_ns or leg.t0_ns,
+                    kind="neighbours",
+                    severity="warning",
+                    detail={"reason": reason},
+                )
+            )
 
     def _end_open_leg(self, status: LegStatus) -> None:
         if self._open_leg is not None:

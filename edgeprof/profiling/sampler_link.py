@@ -81,6 +81,13 @@ class SamplerLink:
         self._selector = selector
         self._register()
 
+    def detach(self) -> None:
+        """Have no selector tell any more; what comes meanwhile waits in the pipe."""
+        if self._selector is not None and self._child is not None:
+            with suppress(KeyError):
+                self._selector.unregister(self._child.descriptor)
+        self._selector = None
+
     def receive(self, wait_s: float = 0.0) -> None:
         """Pass on what came; call when the key fires, or wait for so long for something to come."""
         child = self._child

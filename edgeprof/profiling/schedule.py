@@ -124,4 +124,5 @@ def leg_count(recipe: Recipe, *, held_for_bytes: bool = False) -> int:
     answers = recipe.repeats * len(recipe.prompts) * len(recipe.variants)
     tests = recipe.repeats * len(recipe.tests) * len(recipe.targets)
     for_bytes = len(list(held_order(recipe))) if held_for_bytes else 0
-    return checks + held + for_bytes + _warm_up_legs(recipe) + answers + tests
+    idle = 1 if recipe.idle_s else 0
+    return checks + held + for_bytes + idle + _warm_up_legs(recipe) + answers + tests

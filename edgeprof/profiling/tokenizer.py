@@ -50,11 +50,10 @@ class Tokenizer:
     def decode(self, tokens: Sequence[int]) -> str:
         """The text without special tokens. Bytes that are no UTF-8, such as a character that was
         cut off, become U+FFFD; ids that the tokenizer does not know are named."""
-        size = self._library.get_vocab_size(with_added_tokens=True)
         parts: list[str] = []
         known: list[int] = []
         for token in tokens:
-            if token < size:
+            if self._library.id_to_token(token) is not None:
                 known.append(token)
                 continue
             parts += [self._library.decode(known), f"<unk:{token}>"]

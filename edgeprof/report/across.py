@@ -13,6 +13,7 @@ from edgeprof.report.table import Table
 _NONE = "-"
 _LONGEST_VALUE = 60
 _METRICS = {"tokens_per_s": "tokens/s", "ttft_s": "TTFT (ms)"}
+_IN_TABLES = {"no difference beyond noise": "within noise"}
 _SCALES = {"ttft_s": 1e3}
 
 
@@ -22,7 +23,7 @@ def across_sections(across: Across, names: Sequence[str]) -> list[Section]:
         Section("", lines(list(_answers(across, names)))),
         Section("Sessions", [_session_table(across, names)]),
         Section("Ratios", [_ratio_table(across, names)]),
-        Section("All legs", [_leg_table(across, names)]),
+        Section("All legs", [_leg_table(across, names)] if _legs_tell_more(across) else []),
         Section("Signals, means over the whole session", [_signal_table(across, names)]),
         Section("What differs", [_difference_table(across.differences, names)]),
         Section("Warnings", lines(across.warnings)),
@@ -32,6 +33,16 @@ def across_sections(across: Across, names: Sequence[str]) -> list[Section]:
         for s in sections
         if any(part.rows if isinstance(part, Table) else part for part in s.parts)
     ]
+
+
+def _legs_tell_more(across: Across) -> bool:
+    """Whether some leg has no ratio, or a power that no ratio is of."""
+    shared = {one.name for one in across.ratios}
+    return any(
+        (leg["name"] not in shared and f"{leg['name']} {leg['target']}" not in shared)
+        or leg["power_w"] is not None
+        for leg in across.legs
+    )
 
 
 def _has_content(part: str | Table) -> bool:
@@ -93,7 +104,8 @@ def _ratio_table(across: Across, names: Sequence[str]) -> Table:
 
 
 def _ratio_cells(one: Ratio) -> list[str]:
-    return [_scaled(one.value, one.metric), shown_ratio(one.ratio), one.finding]
+    finding = _IN_TABLES.get(one.finding, one.finding)
+    return [_scaled(one.value, one.metric), shown_ratio(one.ratio), finding]
 
 
 def _leg_table(across: Across, names: Sequence[str]) -> Table:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from edgeprof.analysis.attribution import Attribution, Closure, DutyCheck
+from edgeprof.analysis.attribution import Attribution
+from edgeprof.analysis.closure import Closure
+from edgeprof.analysis.duty import DutyCheck
 from edgeprof.analysis.summary import Summary
 from edgeprof.quantity import Quantity
 from edgeprof.report.table import Table

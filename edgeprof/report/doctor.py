@@ -291,9 +291,8 @@ def _machine(findings: Findings) -> str:
     lines = [_memory(findings.memory)]
     for disk in findings.disks:
         state = "" if disk.writable else ", not writable"
-        lines.append(
-            f"disk for {disk.purpose}: {show_gib(disk.free_bytes)} free{state}: {disk.path}"
-        )
+        free = f"{show_gib(disk.free_bytes)} free{state}: {disk.path}"
+        lines.append(f"disk for {disk.purpose}: {free if disk.path else 'no folder is known'}")
     libraries = [f"{one.name} {one.version} ({one.file})" for one in findings.libraries]
     lines.append(f"libraries: {', '.join(libraries) or 'no CUDA, cuDNN or TensorRT found'}")
     lines += _jtop(findings.jtop)

@@ -7,6 +7,7 @@ from msgspec import Struct
 from edgeprof.analysis.memory import RUNTIME_BYTES, SYSTEM_BYTES
 from edgeprof.analysis.outlook import Outlook
 from edgeprof.analysis.roofline import PassTime, expected_time
+from edgeprof.catalog import MeasuredDevice
 from edgeprof.hardware.engines import EngineClass
 from edgeprof.models.quantisation import StorageType
 from edgeprof.models.spec import AttentionKind, ModelSpec, WeightGroup
@@ -53,7 +54,11 @@ def explain_sections(terms: Sequence[Term]) -> Iterator[Section]:
 
 
 def _board_terms(result: Outlook) -> Iterator[Term]:
-    profile, mode, roof = result.device.profile, result.device.mode, result.roof
+    device, roof = result.device, result.roof
+    if isinstance(device, MeasuredDevice):
+        yield _measured_term(device, roof.bandwidth_bytes_per_s)
+        return
+    profile, mode = device.profile, device.mode
     source = f"{mode.source or profile.source} ({mode.status or profile.status})"
     subject = f"{profile.name} {mode.name}"
     yield Term(
@@ -93,6 +98,17 @@ def _board_terms(result: Outlook) -> Iterator[Term]:
         sum="peak rate / peak bandwidth",
         value=roof.ridge_flop_per_byte,
         unit="FLOP/B",
+    )
+
+
+def _measured_term(device: MeasuredDevice, bandwidth: float) -> Term:
+    return Term(
+        subject=device.profile.title,
+        figure="bandwidth",
+        sum="the most that a probe read",
+        value=bandwidth,
+        unit="B/s",
+        source=f"edgeprof probe, {device.measured.created_utc} (measured)",
     )
 
 
@@ -180,7 +196,7 @@ def _engine_terms(decode: PassTime, result: Outlook, engine: EngineClass) -> Ite
 
 
 def _fit_terms(result: Outlook) -> Iterator[Term]:
-    held, dram = result.fit, result.device.profile.dram
+    held, device = result.fit, result.device
     observed = "a single observation on an Orin board"
 
     def term(figure: str, how: str, value: float, source: str | None = None) -> Term:
@@ -194,6 +210,10 @@ def _fit_terms(result: Outlook) -> Iterator[Term]:
     yield term("runtime", show(RUNTIME_BYTES, "B"), held.runtime_bytes, f"CUDA; {observed}")
     yield term("system", show(SYSTEM_BYTES, "B"), held.system_bytes, f"a desktop; {observed}")
     yield term("resident", _RULE, held.total_bytes)
+    if isinstance(device, MeasuredDevice):
+        yield term("visible", "memory that the system counts", held.dram_bytes)
+        return
+    dram = device.profile.dram
     yield term("visible", f"of {dram.size_gib:g} GiB on the module", held.dram_bytes,
                dram.visible_source or "0.93 of the module, assumed")  # fmt: skip
 

@@ -214,7 +214,9 @@ def rates_figure(rates: Mapping[str, Sequence[float]]) -> Figure:
             mean, spread = sum(values) / len(values), standard_deviation(values)
             axes.barh(row, mean, height=0.6, color=PALETTE[0], alpha=0.35)
             if spread is not None:
-                axes.errorbar(mean, row, xerr=spread, color="black", capsize=2, linewidth=0.8)
+                axes.errorbar(
+                    mean, row, xerr=spread, fmt="none", ecolor="black", capsize=2, linewidth=0.8
+                )
             label = "one repeat" if row == 0 else None
             axes.plot(values, [row] * len(values), "o", markersize=3, color=PALETTE[0], label=label)
         name_rows(axes, list(shown))
@@ -324,13 +326,13 @@ def error_bars(spreads: Sequence[Spread]) -> list[list[float]]:
 
 
 def bars_height(rows: Mapping[str, object]) -> float:
-    return 0.7 + 0.2 * max(len(rows), 1)
+    return 0.95 + 0.2 * max(len(rows), 1)
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Names beside horizontal bars, the first at the top."""
     axes.set_yticks(range(len(names)), labels=list(names))
-    axes.invert_yaxis()
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
 
 

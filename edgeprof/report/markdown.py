@@ -4,9 +4,23 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from edgeprof.analysis.summary import Summary
+from edgeprof.catalog import measured_like
+from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.report.attribution import attribution_notes, attribution_table
+from edgeprof.report.contention import (
+    alternation_table,
+    contention_notes,
+    contention_sentences,
+    cost_table,
+    curve_table,
+    kept_table,
+    sustained_table,
+    sustained_title,
+)
+from edgeprof.report.energy import energy_notes, energy_table, no_energy
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.length_sweep import sweep_notes, sweep_table
+from edgeprof.report.measured import ceilings_title, kernel_table
 from edgeprof.report.session_tables import (
     acceptance_table,
     bench_table,
@@ -21,6 +35,7 @@ from edgeprof.report.session_tables import (
     round_table,
     share_table,
     synthetic_table,
+    term_table,
     variant_table,
     verify_table,
 )
@@ -46,12 +61,12 @@ PLOTS = {
     "verify-cost": "v(n): what checking n tokens in one pass costs",
     "roofline": "Held passes under the measured ceilings; numbers are tokens in a pass",
     "timeline": "What the machine did over time; bands of grey tell the legs apart",
+    "traffic": "Bytes of a pass and bandwidth, phase by phase, from held passes",
     "contention": "Speed of the target beside an antagonist, over the bandwidth that it takes",
     "energy": "Energy of one emitted token",
 }
 
 _UNREAD = {
-    "power_w": "power and energy: no power sensor was read in this session",
     "gpu_busy_frac": "GPU load: no GPU was read in this session",
     "temp_c": "temperatures: no sensor was read",
 }
@@ -88,6 +103,22 @@ _HOW_OBSERVED = """\
   left out of it, for they still hold what was before."""
 
 
+_HOW_CONTENDED = """\
+- Every leg repeats one-token passes of the target at one depth. Legs alone have the same threads,
+  cores and provider as those beside an antagonist; all come in random order, once a repeat.
+- Only the time in which both ran counts: from the moment at which both had begun to that at which
+  the first of them ended.
+- An antagonist's dose is a part of its own rate, at which its passes begin; *antagonist kept* is
+  what it reached of that.
+- *cores* is the slowdown beside the spinner, which moves no bytes, at the same processor time
+  taken; *bus* is the rest. kappa is that rest x ceiling over the antagonist's bytes in the time of
+  a pass: 0 is slack, 1 a shared bus, above 1 row conflicts, the cache or clocks come on top.
+- The ceiling is fitted on what both moved, less what sharing cores costs. With >= no dose slowed
+  the target through the bus: it is the most that was seen.
+- Efficiency is the sum of what both kept: 1 is a zero sum, 2 independent.
+- Intervals are 95 %, bootstrap over repeats, widened for few repeats."""
+
+
 def report_names(figures: str = "svg") -> list[str]:
     """All files that a report may consist of, its figures in the form of that suffix."""
     return [REPORT_NAME, *(f"{stem}.{figures}" for stem in PLOTS)]
@@ -102,15 +133,20 @@ def write_report(session: Session, summary: Summary, folder: Path, *, figures: s
 
     report = folder / REPORT_NAME
     plots = save_plots(session, summary, folder, figures)
+    probe = measured_like(session.info.device, session.info.environment)
     with whole_file(report) as unfinished:
-        unfinished.write_text(markdown(summary, plots), encoding="utf-8")
+        unfinished.write_text(markdown(summary, plots, probe), encoding="utf-8")
     return report
 
 
-def markdown(summary: Summary, plots: list[str] | None = None) -> str:
-    """The document; ``plots`` are the names of the files that lie beside it."""
+def markdown(
+    summary: Summary, plots: list[str] | None = None, probe: MeasuredProfile | None = None
+) -> str:
+    """The document; ``plots`` are the names of the files that lie beside it, ``probe`` the profile
+    of the machine that the session is of, where there is one."""
     shown = plots or []
-    sections = [*_opening(summary), *_results(summary, shown), *_background(summary)]
+    sections = [*_opening(summary), *_results(summary, shown, probe), *_board(summary, shown)]
+    sections += _background(summary)
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -129,13 +165,13 @@ def _opening(summary: Summary) -> Iterator[str]:
     lines = [
         f"- **{escaped(h.target)}: {escaped(h.answer)}.** {_capital(escaped(h.reason))}."
         for h in headlines(summary)
-    ]
+    ] + [f"- {escaped(sentence)}" for sentence in contention_sentences(summary)]
     nothing = "No variant with a drafter was compared with plain decoding."
     yield "\n".join(lines) or ("" if synthetic_table(summary).rows else nothing)
     yield contrast(summary) or ""
 
 
-def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
+def _results(summary: Summary, plots: list[str], probe: MeasuredProfile | None) -> Iterator[str]:
     yield _titled("Speed", pipe_table(variant_table(summary)), _plot("tokens-per-second", plots))
     yield pipe_table(repeat_table(summary))
     yield pipe_table(latency_table(summary))
@@ -162,13 +198,35 @@ def _results(summary: Summary, plots: list[str]) -> Iterator[str]:
         pipe_table(pass_table(summary)),
         _plot("roofline", plots),
     )
-    yield _titled("Contention", _plot("contention", plots))
-    yield _titled("Energy", _plot("energy", plots))
+    if probe is not None:
+        title = escaped(ceilings_title(probe))
+        yield f"{title}:\n\n{pipe_table(kernel_table(probe))}"
+
+
+def _board(summary: Summary, plots: list[str]) -> Iterator[str]:
+    """What the memory bus, the rails and the sensors showed meanwhile."""
     yield _titled("Timeline", _plot("timeline", plots))
     yield _titled(
         "Bytes a pass",
         pipe_table(attribution_table(summary)),
+        _plot("traffic", plots),
         *map(escaped, attribution_notes(summary)),
+    )
+    yield _titled(
+        "Contention",
+        _plot("contention", plots),
+        pipe_table(kept_table(summary)),
+        pipe_table(cost_table(summary)),
+        pipe_table(curve_table(summary)),
+        *map(escaped, contention_notes(summary)),
+    )
+    yield _titled("What alternating costs", pipe_table(alternation_table(summary)))
+    yield _titled(sustained_title(summary), pipe_table(sustained_table(summary)))
+    yield _titled(
+        "Energy",
+        _plot("energy", plots),
+        pipe_table(energy_table(summary)),
+        *map(escaped, energy_notes(summary)),
     )
     yield _titled(
         "Phases",
@@ -207,7 +265,10 @@ def _balance(summary: Summary) -> str:
         return ""
     return (
         "A round in units of the time of one plainly decoded token; tokens over cost is the "
-        f"measured speed-up:\n\n{rounds}"
+        f"measured speed-up:\n\n{rounds}\n\n"
+        "The same against one plain token: speed-up = tokens / (1 + the terms). Draft and "
+        "verification are held passes, in situ is what passes take longer while decoding:\n\n"
+        f"{pipe_table(term_table(summary))}"
     )
 
 
@@ -233,14 +294,18 @@ def _not_measured(summary: Summary) -> Iterator[str]:
 
 def _not_decoded(summary: Summary) -> Iterator[str]:
     """What a run of decoding lacks, less what the sources have told the reason of."""
+    told = {one.signal.partition(".")[0] for one in summary.absent}
+    if reason := no_energy(summary):
+        yield f"energy: {escaped(reason)}"
     for family, reason in _UNREAD.items():
-        told = any(one.signal.partition(".")[0] == family for one in summary.absent)
-        if not told and not _has(summary, family):
+        if family not in told and not _has(summary, family):
             yield reason
     if not _has(summary, "dram_bandwidth_bytes_per_s"):
         yield "bytes of the memory bus: no counter was read; bandwidth is modelled from the weights"
+    if summary.session.kind == "contend":
+        return
     if not summary.contention.targets:
-        yield "contention for the memory bus: not part of this recipe"
+        yield "contention for the memory bus: edgeprof contend measures it"
     if not summary.verify_cost:
         yield "v(n), the cost of verification: no held passes in this session"
     if not summary.ceilings:
@@ -253,6 +318,8 @@ def _not_decoded(summary: Summary) -> Iterator[str]:
 def _how(summary: Summary) -> str:
     if summary.session.kind in OBSERVED_KINDS:
         return _HOW_OBSERVED
+    if summary.session.kind == "contend":
+        return _HOW_CONTENDED
     counted = _has(summary, "dram_bandwidth_bytes_per_s")
     return _HOW.format(counter=_COUNTER if counted else _NO_COUNTER)
 

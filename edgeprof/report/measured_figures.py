@@ -26,6 +26,7 @@ from edgeprof.report.figures import (
 
 _PANEL_INCHES = 0.75
 _NAMED_SHARE = 0.04  # of the time; shorter stretches have no room for a name
+_LONGEST_NAME = 20
 _GREY = "#777777"
 
 
@@ -88,6 +89,10 @@ def timeline_figure(panels: Sequence[Panel], stretches: Sequence[Stretch]) -> Fi
         for axes in rows:
             _shade(axes, stretches)
         _name_stretches(rows[0], stretches)
+        ends = [t for panel in panels for line in panel.lines for t in line.times_s if t == t]
+        ends += [t for stretch in stretches for t in (stretch.start_s, stretch.end_s)]
+        if ends and min(ends) < max(ends):
+            rows[-1].set_xlim(min(ends), max(ends))
         rows[-1].set_xlabel("time (s)")
         figure.align_ylabels()
         return figure
@@ -98,11 +103,11 @@ def traffic_figure(rows: Sequence[Traffic]) -> Figure:
     with style():
         height = bars_height({row.label: row for row in rows})
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-        left, right = figure.subplots(1, 2, sharey=True)
+        left, right = figure.subplots(1, 2)
         hidden = _draw_bars(left, [row.pass_bytes for row in rows], 1e9, PALETTE[0])
         hidden += _draw_bars(right, [row.bandwidth_bytes_per_s for row in rows], 1e9, PALETTE[1])
         name_rows(left, [row.label for row in rows])
-        right.grid(visible=False, axis="y")
+        name_rows(right, [""] * len(rows))
         left.set_xlabel("bytes of a pass (GB)")
         right.set_xlabel("bandwidth (GB/s)")
         footnote(figure, hidden)
@@ -173,7 +178,6 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             label=line.label,
         )
     axes.set_ylabel(panel.unit)
-    axes.margins(x=0)
     highest = max((v for line in panel.lines for v in line.values if v == v), default=1.0)
     axes.set_ylim(0, 1.45 * highest if highest > 0 else 1.0)  # room for the names above the lines
     legend = axes.legend(
@@ -195,7 +199,7 @@ def _name_stretches(axes: Axes, stretches: Sequence[Stretch]) -> None:
         if stretch.end_s - stretch.start_s < _NAMED_SHARE * whole_s:
             continue
         axes.annotate(
-            stretch.label,
+            stretch.label[:_LONGEST_NAME],
             ((stretch.start_s + stretch.end_s) / 2, 1.0),
             (0, 2),
             xycoords=axes.get_xaxis_transform(),
@@ -214,8 +218,9 @@ def _draw_bars(axes: Axes, spreads: Sequence[Spread | None], unit: float, colour
         axes.barh(row, spread.value / unit, height=0.6, color=colour, alpha=0.6)
         whisker = [[side[0] / unit] for side in error_bars([spread])]
         axes.errorbar(
-            spread.value / unit, row, xerr=whisker, color="black", capsize=2, linewidth=0.8
-        )
+            spread.value / unit, row, xerr=whisker, fmt="none", ecolor="black", capsize=2,
+            linewidth=0.8,
+        )  # fmt: skip
     axes.set_xlim(left=0)
     return sum(spread is None for spread in spreads)
 

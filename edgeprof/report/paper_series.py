@@ -316,7 +316,7 @@ def _plan_title(result: Plan) -> str:
 
 def _roof(result: Outlook, several: bool) -> Roof:
     """With all its ceilings, or that of the arithmetic asked for where boards are compared."""
-    peaks = result.device.profile.peak_flop_per_s(result.device.mode)
+    peaks = result.device.rates_flop_per_s
     names: Mapping[float, list[str]] = defaultdict(list)
     for name, peak in peaks.items():
         if peak is not None and (name == result.data_type or not several):

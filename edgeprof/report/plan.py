@@ -135,7 +135,10 @@ def _wall(result: Plan) -> str:
     tokens = result.compute_bound_from_tokens
     if tokens is None:
         return "Verifying stays memory-bound, on paper, whatever the length."
-    return f"On paper verifying turns compute-bound at {tokens} tokens ({result.data_type} peak)."
+    by = f"{result.data_type} peak"
+    if result.device.peak_bandwidth_bytes_per_s is None:
+        by = f"{result.data_type}, as measured"
+    return f"On paper verifying turns compute-bound at {tokens} tokens ({by})."
 
 
 def _verify_table(result: Plan) -> Table:

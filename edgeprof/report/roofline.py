@@ -10,7 +10,7 @@ from edgeprof.analysis.memory import Fit
 from edgeprof.analysis.observation import Comparison, Observation, compare
 from edgeprof.analysis.outlook import Outline, Outlook
 from edgeprof.analysis.roofline import PassTime, expected_time
-from edgeprof.catalog import Device
+from edgeprof.catalog import AnyDevice, MeasuredDevice
 from edgeprof.models.names import ModelName
 from edgeprof.models.spec import ModelSpec
 from edgeprof.quantity import Band
@@ -21,6 +21,7 @@ from edgeprof.report.announced import (
     no_roofline,
 )
 from edgeprof.report.explain import Term
+from edgeprof.report.measured import ceiling_sections, ceilings_document
 from edgeprof.report.paper_document import fit_document, model_document, work_document
 from edgeprof.report.sections import Row, Section, lines
 from edgeprof.report.table import Table, key_values
@@ -53,15 +54,19 @@ def document(
         "device": {
             "name": profile.name,
             "mode": mode.name,
-            "peak_bandwidth_bytes_per_s": profile.peak_bandwidth_bytes_per_s(mode),
-            "sustained_bandwidth_bytes_per_s": profile.sustained_bandwidth_bytes_per_s(mode),
-            "peak_flop_per_s": profile.peak_flop_per_s(mode),
+            "peak_bandwidth_bytes_per_s": result.device.peak_bandwidth_bytes_per_s,
+            "sustained_bandwidth_bytes_per_s": result.device.sustained_bandwidth_bytes_per_s,
+            "peak_flop_per_s": {}
+            if isinstance(result.device, MeasuredDevice)
+            else result.device.rates_flop_per_s,
             "dram_bytes": profile.dram_bytes,
         },
         "model": model_document(result.model, result.kv),
         "passes": [_pass_document(one) for one in result.passes],
         "fit": fit_document(result.fit),
     }
+    if result.device.measured is not None:
+        content["probe"] = ceilings_document(result.device.measured)
     if observations:
         content["measured"] = [
             _measured_document(compare(seen, result.passes[0])) for seen in observations
@@ -104,7 +109,7 @@ def roofline_sections(
             yield from announced_sections(result, names)
 
 
-def stood_for(device: Device, names: Sequence[ModelName]) -> list[str]:
+def stood_for(device: AnyDevice, names: Sequence[ModelName]) -> list[str]:
     """What short names stood for, one a line."""
     lines = []
     if device.alias is not None:
@@ -159,6 +164,8 @@ def _one_board(
     yield Section("", lines(warnings(result.model, result.draft)))
     yield Section("Bytes of one decoded token", [_bytes_table(result.passes[0], result.model)])
     yield Section("Passes", [_pass_table(result.passes)])
+    if result.device.measured is not None:
+        yield from ceiling_sections(result.device.measured)
     yield Section("", [_verdict(result)])
     if observations:
         yield Section("", lines(list(_measured(result, observations))))
@@ -187,7 +194,7 @@ def _side_by_side(
         ]
         yield Section("DOES NOT FIT; these rates are hypothetical:", lines(needs))
     yield Section("", [_comparison_table(results)])
-    yield Section("", [_legend(results[0])])
+    yield Section("", [_legend(results)])
     if observations:
         seen = ((one, line) for one in results for line in _measured(one, observations))
         yield Section("", lines([f"{_board(one)}: {line}" for one, line in seen]))
@@ -231,13 +238,19 @@ def _walled(one: PassTime) -> str:
     return f"{significant(one.tokens_per_s)} {one.bound[0]}"
 
 
-def _legend(result: Outlook) -> str:
+def _legend(results: Sequence[Outlook]) -> str:
+    result = results[0]
     prefill = next(one for one in result.passes if one.cost.phase == "prefill")
     return (
-        "Tokens/s at best: nothing beats them; m: memory-bound, c: compute-bound"
-        f" ({result.data_type}). Expected is for decoding; the prefill is of"
+        f"Tokens/s at best: nothing beats them{_but_here(results)}; m: memory-bound,"
+        f" c: compute-bound ({result.data_type}). Expected is for decoding; the prefill is of"
         f" {prefill.cost.tokens} tokens; GiB at the deepest."
     )
+
+
+def _but_here(results: Sequence[Outlook]) -> str:
+    measured = [one for one in results if one.device.peak_bandwidth_bytes_per_s is None]
+    return " (of here: what large kernels were measured to reach)" if measured else ""
 
 
 def _measured(result: Outlook, observations: Sequence[Observation]) -> Iterator[str]:
@@ -313,21 +326,36 @@ def _pass_costs(one: PassTime) -> dict[str, Any]:
 
 
 def _board_and_model(result: Outlook) -> str:
-    profile, mode = result.device.profile, result.device.mode
-    model, roof = result.model, result.roof
+    model = result.model
     return key_values(
         ("memory", "arithmetic", "model", "draft"),
         (
-            f"{show(roof.bandwidth_bytes_per_s, 'B/s')} peak"
-            f" (EMC {mode.emc_mhz:g} MHz x 2 x {profile.dram.bus_width_bits} bit),"
-            f" {_sustained(roof.sustained_bytes_per_s)}",
-            f"{_rate(roof.flop_per_s)} {result.data_type} dense{_units_on(result)}",
+            _memory_line(result),
+            _arithmetic_line(result),
             _model_line(model, result),
             ""
             if result.draft is None
             else f"{result.draft.full_title}, {_model_line(result.draft, result)}",
         ),
     )
+
+
+def _memory_line(result: Outlook) -> str:
+    device, roof = result.device, result.roof
+    if isinstance(device, MeasuredDevice):
+        return f"{show(roof.bandwidth_bytes_per_s, 'B/s')}, the most that a probe read here"
+    return (
+        f"{show(roof.bandwidth_bytes_per_s, 'B/s')} peak"
+        f" (EMC {device.mode.emc_mhz:g} MHz x 2 x {device.profile.dram.bus_width_bits} bit),"
+        f" {_sustained(roof.sustained_bytes_per_s)}"
+    )
+
+
+def _arithmetic_line(result: Outlook) -> str:
+    if isinstance(result.device, MeasuredDevice):
+        reached = _rate(result.roof.flop_per_s)
+        return f"{reached}, the most that a probe reached here with {result.data_type} weights"
+    return f"{_rate(result.roof.flop_per_s)} {result.data_type} dense{_units_on(result)}"
 
 
 def _sustained(band: Band | None) -> str:
@@ -341,6 +369,8 @@ def _rate(flop_per_s: float | None) -> str:
 
 
 def _units_on(result: Outlook) -> str:
+    if isinstance(result.device, MeasuredDevice):
+        return ""
     mode, gpu = result.device.mode, result.device.profile.gpu
     if gpu is None or mode.sms is None or mode.gpu_mhz is None:
         return ""
@@ -406,7 +436,13 @@ def _verdict(result: Outlook) -> str:
     """Which wall decoding hits, and what the classes of engines make of it."""
     decode, roof = result.passes[0], result.roof
     lines = [f"Decoding is {decode.bound}-bound: {_why(decode)}."]
-    lines.append("At best is the bound at peak; nothing beats it. Expected for decoding:")
+    if result.device.peak_bandwidth_bytes_per_s is None:
+        lines.append(
+            "At best is by what large kernels were measured to reach here, which does not bound the"
+            " hardware. Expected for decoding:"
+        )
+    else:
+        lines.append("At best is the bound at peak; nothing beats it. Expected for decoding:")
     for engine in result.engines:
         time = expected_time(decode.cost, roof, engine)
         if time is None:

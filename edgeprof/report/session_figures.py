@@ -27,9 +27,11 @@ from edgeprof.report.measured_figures import (
     Line,
     Panel,
     Stretch,
+    Traffic,
     contention_figure,
     energy_figure,
     timeline_figure,
+    traffic_figure,
 )
 from edgeprof.report.session_tables import decoded
 from edgeprof.report.signals import label
@@ -74,6 +76,8 @@ def figures_of(session: Session, summary: Summary) -> dict[str, Figure]:
         drawn["roofline"] = session_roofline_figure(roofs, series)
     if panels := timeline_panels(session):
         drawn["timeline"] = timeline_figure(panels, stretches_of(session))
+    if rows := traffic_rows(summary):
+        drawn["traffic"] = traffic_figure(rows)
     if curves := contention_curves(summary):
         drawn["contention"] = contention_figure(curves)
     if bars := energy_bars(summary):
@@ -176,6 +180,20 @@ def stretches_of(session: Session) -> list[Stretch]:
             start_s = found.pop().start_s
         found.append(Stretch(label=name, start_s=start_s, end_s=end_s))
     return found if len(found) <= _MOST_STRETCHES else []
+
+
+def traffic_rows(summary: Summary) -> list[Traffic]:
+    """One a kind of pass that was held for its bytes."""
+    found = summary.attribution
+    return [
+        Traffic(
+            label=f"{one.model} {one.phase} {one.tokens}",
+            pass_bytes=_spread(one.bytes_per_pass),
+            bandwidth_bytes_per_s=_spread(one.bandwidth_bytes_per_s),
+        )
+        for one in ([] if found is None else found.phases)
+        if one.bytes_per_pass.value is not None and one.bandwidth_bytes_per_s.value is not None
+    ]
 
 
 def contention_curves(summary: Summary) -> list[ContentionCurve]:

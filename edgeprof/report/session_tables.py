@@ -168,6 +168,26 @@ def round_table(summary: Summary) -> Table:
     return Table(headers, rows)
 
 
+def term_table(summary: Summary) -> Table:
+    """The terms of a round, which with 1 make what it costs; rejected work is a part of them."""
+    headers = (
+        "variant", "tokens a round", "draft", "verification", "fixed", "in situ",
+        "of which rejected", "speed-up",
+    )  # fmt: skip
+    rows = []
+    for comparison in summary.comparisons:
+        terms = comparison.round_terms
+        if terms is None:
+            continue
+        parts = (
+            terms.tokens, terms.draft, terms.verification, terms.fixed, terms.in_situ,
+            terms.rejected,
+        )  # fmt: skip
+        figures = [_NONE if part is None else f"{part:.2f}" for part in parts]
+        rows.append((comparison.variant, *figures, f"{terms.speedup:.2f}x"))
+    return Table(headers, rows)
+
+
 def verify_table(summary: Summary, *, bands: bool) -> Table:
     """v(n) of every target, one column a size, and the draft's c; empty where none was held."""
     cell = _band if bands else _ratio

@@ -32,6 +32,7 @@ _LABELS = {
     "gpu_busy_frac": "GPU busy",
     "gpu_clock_hz": "GPU clock",
     "cpu_busy_frac": "CPU busy",
+    "cpu_clock_hz": "CPU clock",
     "cpu_online": "CPU cores on",
     "ram_used_bytes": "memory used",
     "ram_total_bytes": "memory in all",

@@ -4,17 +4,35 @@ import textwrap
 from collections.abc import Iterator
 
 from edgeprof.analysis.summary import Summary
+from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.report.attribution import TITLE as BYTES_TITLE
 from edgeprof.report.attribution import attribution_notes, attribution_table
+from edgeprof.report.contention import (
+    ALTERNATION_TITLE,
+    COST_TITLE,
+    CURVE_TITLE,
+    KEPT_TITLE,
+    alternation_table,
+    contention_notes,
+    contention_sentences,
+    cost_table,
+    curve_table,
+    kept_table,
+    sustained_table,
+    sustained_title,
+)
+from edgeprof.report.energy import ENERGY_TITLE, energy_notes, energy_table
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.length_sweep import TITLE as SWEEP_TITLE
 from edgeprof.report.length_sweep import sweep_notes, sweep_table
+from edgeprof.report.measured import ceilings_title, kernel_table
 from edgeprof.report.printable import printable
 from edgeprof.report.session_tables import (
     ceiling_table,
     pass_table,
     share_table,
     synthetic_table,
+    term_table,
     variant_table,
     verify_table,
 )
@@ -32,12 +50,14 @@ from edgeprof.report.table import Table, table
 _LINE = 100  # longer lines are hard to read, however wide the window
 
 
-def session_text(summary: Summary, width: int) -> str:
-    """The whole report; sentences fold at ``width`` columns or at 100."""
-    return printable("\n\n".join(section for section in _sections(summary, width) if section))
+def session_text(summary: Summary, width: int, probe: MeasuredProfile | None = None) -> str:
+    """The whole report; sentences fold at ``width`` columns or at 100. ``probe`` is the profile of
+    the machine that the session is of, where there is one."""
+    sections = _sections(summary, width, probe)
+    return printable("\n\n".join(section for section in sections if section))
 
 
-def _sections(summary: Summary, width: int) -> Iterator[str]:
+def _sections(summary: Summary, width: int, probe: MeasuredProfile | None) -> Iterator[str]:
     line = min(width, _LINE)
     yield _title(summary)
     yield _headlines(summary, line)
@@ -46,6 +66,8 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     yield _section(title, synthetic_table(summary), width)
     yield _noted(SWEEP_TITLE, sweep_table(summary), sweep_notes(summary), width)
     yield _section("Where the decode time goes", share_table(summary), width)
+    title = "A round beside one plain token: speed-up = tokens / (1 + the terms), in plain tokens"
+    yield _section(title, term_table(summary), width)
     title = "v(n): the time of an n-token pass over that of a one-token pass, from held passes"
     yield _section(title, verify_table(summary, bands=False), width)
     title = (
@@ -55,6 +77,10 @@ def _sections(summary: Summary, width: int) -> Iterator[str]:
     title = "Ceilings: the most that a large product reached here, lower bounds of the machine"
     yield _section(title, ceiling_table(summary), width)
     yield _noted(BYTES_TITLE, attribution_table(summary), attribution_notes(summary), width)
+    if probe is not None:
+        yield _section(ceilings_title(probe), kernel_table(probe), width)
+    yield from _contention(summary, width)
+    yield _noted(ENERGY_TITLE, energy_table(summary), energy_notes(summary), width)
     yield _phases(summary, width)
     title = "Signals: means over time; windows are those that the sources declare"
     yield _section(title, signal_table(telling(summary.signals)), width)
@@ -74,6 +100,8 @@ def _title(summary: Summary) -> str:
 def _headlines(summary: Summary, line: int) -> str:
     if summary.session.kind in OBSERVED_KINDS:
         return "\n".join(_folded(sentence, line) for sentence in observed(summary))
+    if told := contention_sentences(summary):
+        return "\n".join(_folded(sentence, line) for sentence in told)
     found = headlines(summary)
     if not found and synthetic_table(summary).rows:
         return ""  # nothing was to be compared: the table is the answer
@@ -114,6 +142,14 @@ def _noted(title: str, content: Table, notes: list[str], width: int) -> str:
     section = _section(title, content, width)
     folded = [_folded(note, min(width, _LINE)) for note in notes]
     return "\n".join([section, *folded] if section else folded)
+
+
+def _contention(summary: Summary, width: int) -> Iterator[str]:
+    yield _section(KEPT_TITLE, kept_table(summary), width)
+    yield _section(COST_TITLE, cost_table(summary), width)
+    yield _noted(CURVE_TITLE, curve_table(summary), contention_notes(summary), width)
+    yield _section(ALTERNATION_TITLE, alternation_table(summary), width)
+    yield _section(sustained_title(summary), sustained_table(summary), width)
 
 
 def _limits(summary: Summary, line: int) -> str:

@@ -152,7 +152,7 @@ class _Rounds(NamedTuple):
         yield PassDone("target", "verify" if drafted else "decode", run)
         emitted, origins = _emitted(drafted, verdict, self.end_tokens)
         self.target.rewind(context_tokens + len(emitted))
-        accepted = sum(origin == "accepted" for origin in origins)
+        accepted = origins.count("accepted")
         # Where an end token cuts an accepted run, what follows it was never looked at.
         evaluated = verdict.evaluated if len(emitted) > verdict.accepted else accepted
         done = RoundDone(len(drafted), evaluated, accepted, emitted, origins, t0_ns, self.clock())

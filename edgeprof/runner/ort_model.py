@@ -6,7 +6,7 @@ between passes is the caches' matter.
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from edgeprof.runner.token_model import Logits, TokenIds
 
 _PROBED_TOKENS = 2
+_MASK_STEP = 256
 
 
 class OrtModel:
@@ -79,9 +80,13 @@ class OrtModel:
         self._device = Device(setup, str(folder.onnx_path))
         kind = SharedCache if layout.shared else GrowingCache
         self._cache: Cache = kind(layout, self._slots, self._device)
-        self._masks = Masks(layout.inputs, self._slots)
+        # A converted graph sums its mask up and does nothing else with it. Elsewhere than on the
+        # CPU what is bound is a copy, which later ones do not reach.
+        summed = folder.manifest is not None and self._device.name == "cpu"
+        self._masks = Masks(layout.inputs, self._slots, step=_MASK_STEP if summed else 1)
         self._bindings: dict[tuple[int, int], _Binding] = {}
         self._logits = np.empty(0, ELEMENTS[layout.logits_storage].numpy)
+        self._chooses_rows = layout.chooses_rows
         self._length = 0
         self._stamps_ns = (0, 0)
 
@@ -95,11 +100,13 @@ class OrtModel:
         capacity: int,
         longest_pass: int | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
+        entries: Mapping[str, str] = {},
     ) -> "OrtModel":
         """Load the graph and allocate a cache for ``capacity`` tokens (at most the context).
 
         ``threads`` alone are those of a session on the CPU. ``longest_pass`` is what a provider may
-        count on that builds for shapes; a longer pass costs it another build.
+        count on that builds for shapes; a longer pass costs it another build. ``entries`` are
+        further configuration entries of the session.
 
         Raises EnvironmentFault where the provider is missing or leaves nodes that it may not leave,
         FileFault where the graph cannot be loaded or has a layout that is not served.
@@ -111,7 +118,7 @@ class OrtModel:
         if setup.provider == "tensorrt" and setup.shapes is None:
             setup = setup._replace(shapes=shape_range(layout, slots, longest_pass))
         t0 = time.perf_counter()
-        session = open_session(folder.onnx_path, setup, entries=RECORD_ENTRY)
+        session = open_session(folder.onnx_path, setup, entries={**RECORD_ENTRY, **entries})
         model = cls(folder, layout, session, setup, capacity=capacity, clock=clock)
         if layout.columns is None:
             model.learn_columns()
@@ -160,7 +167,7 @@ class OrtModel:
             )
         wanted = count if rows is None else rows
         # A graph that cannot be told computes the head for every row; the rest is dropped here.
-        given = wanted if self._layout.chooses_rows else count
+        given = wanted if self._chooses_rows else count
         binding = self._binding(count, given)
         total = self._length + count
         binding.inputs.write(tokens, self._length)

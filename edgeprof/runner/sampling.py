@@ -36,8 +36,10 @@ class Distribution:
     def __init__(self, tokens: "NDArray[np.int64]", weights: "NDArray[Any]") -> None:
         self.tokens = tokens
         self.weights = weights
-        starts = np.arange(0, len(weights), _BLOCK)
-        self._ends = np.cumsum(np.add.reduceat(weights, starts, dtype=np.float64))
+        whole = len(weights) - len(weights) % _BLOCK
+        blocks = np.einsum("ij->i", weights[:whole].reshape(-1, _BLOCK), dtype=np.float64)
+        rest = weights[whole:].sum(dtype=np.float64)
+        self._ends = np.cumsum(np.append(blocks, rest))
         self.total = float(self._ends[-1])
 
     @property
@@ -73,14 +75,16 @@ def residual(target: Distribution, draft: Distribution) -> Distribution:
 
     Where rounding leaves nothing, the two are the same and the target itself is as good.
     """
-    rest = target.probabilities
+    rest = target.weights.astype(np.float64)
+    given = draft.weights.astype(np.float64)
+    given *= target.total / draft.total
     if np.array_equal(target.tokens, draft.tokens):
-        rest -= draft.probabilities
+        rest -= given
     else:
         places = np.searchsorted(target.tokens, draft.tokens)
         places = np.minimum(places, len(target.tokens) - 1)
         shared = target.tokens[places] == draft.tokens
-        rest[places[shared]] -= draft.probabilities[shared]
+        rest[places[shared]] -= given[shared]
     np.maximum(rest, 0, out=rest)
     return Distribution(target.tokens, rest) if rest.any() else target
 

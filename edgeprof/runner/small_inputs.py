@@ -13,27 +13,38 @@ from edgeprof.runner.providers import load_onnxruntime
 
 
 class Masks:
-    """Masks that grow with every pass: ones, of which each is shown as many as there are positions.
+    """Masks that grow with every pass: a one for each position.
 
-    Kept for all bindings of a model, since binding one that is there costs least.
+    Kept for all bindings of a model, since binding one that is there costs little. Binding none
+    costs nothing: with ``step`` above 1 zeros follow the ones up to a multiple of it, and the shape
+    stays for many passes. That is for graphs that only sum the mask up.
     """
 
-    def __init__(self, inputs: Sequence[SmallInput], slots: int) -> None:
+    def __init__(self, inputs: Sequence[SmallInput], slots: int, *, step: int) -> None:
         self.slots = slots
+        self._step = step
+        self._total = 0
         self._shown: dict[tuple[str, int], Any] = {}
-        self._ones = {
-            value.name: np.ones((1, slots), ELEMENTS[value.storage].numpy)
+        self._arrays = {
+            value.name: np.zeros((1, slots), ELEMENTS[value.storage].numpy)
             for value in inputs
             if value.role == "mask"
         }
 
-    def bind(self, io: Any, total: int) -> None:
-        """``total`` ones each."""
-        for name, ones in self._ones.items():
-            if (name, total) not in self._shown:
-                shown = load_onnxruntime().OrtValue.ortvalue_from_numpy(ones[:, :total])
-                self._shown[name, total] = shown
-            io.bind_ortvalue_input(name, self._shown[name, total])
+    def show(self, io: Any, total: int, bound: int) -> int:
+        """``total`` ones each, for ``io`` to which masks of the length ``bound`` are bound; returns
+        the length that is bound then."""
+        before, self._total = self._total, total
+        length = min(-(-total // self._step) * self._step, self.slots)
+        for name, array in self._arrays.items():
+            array[0, before:total] = 1
+            array[0, total:before] = 0
+            if length != bound:
+                if (name, length) not in self._shown:
+                    shown = load_onnxruntime().OrtValue.ortvalue_from_numpy(array[:, :length])
+                    self._shown[name, length] = shown
+                io.bind_ortvalue_input(name, self._shown[name, length])
+        return length
 
 
 class SmallInputs:
@@ -57,6 +68,7 @@ class SmallInputs:
         self._io = io
         self._count = count
         self._masks = None if shapes_stay else masks
+        self._mask_length = 0  # none is bound yet
         self._tensors: list[tuple[Role, _Tensor]] = []
         self._settled: list[_Tensor] = []  # bound by address, so they must stay
         for value in inputs:
@@ -85,7 +97,7 @@ class SmallInputs:
                 tensor.array[...] = _number(role, past, total)
             tensor.send()
         if self._masks is not None:
-            self._masks.bind(self._io, total)
+            self._mask_length = self._masks.show(self._io, total, self._mask_length)
 
 
 class _Tensor:

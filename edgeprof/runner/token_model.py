@@ -63,4 +63,5 @@ class TokenModel(Protocol):
 
 def greedy_tokens(model: TokenModel, logits: "Logits") -> list[int]:
     """The most probable token of each row; the lowest column wins a tie."""
-    return [int(token) for token in model.token_ids(logits.argmax(axis=-1))]
+    tokens: list[int] = model.token_ids(logits.argmax(axis=-1)).tolist()
+    return tokens

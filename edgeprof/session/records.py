@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-Phase = Literal["prefill", "decode", "draft", "verify", "ceiling"]
+Phase = Literal["prefill", "decode", "draft", "verify", "ceiling", "antagonist"]
 Origin = Literal["plain", "accepted", "corrected", "bonus"]
 LegKind = Literal[
     "decode", "held", "ceiling", "check", "contend", "idle", "sustained", "command", "mark"
@@ -34,8 +34,9 @@ class Leg(Struct, frozen=True, kw_only=True, tag=True):
     ``kind`` is ``decode`` (requests answered by one variant), ``held`` (one kind of pass repeated
     at a fixed depth, for the cost of an n-token pass), ``ceiling`` (a large product that measures
     bandwidth or arithmetic through the same runtime), ``check`` (do passes agree bit for bit),
-    ``command`` (the life of a program that was watched) or ``mark`` (a phase that this program
-    announced by itself).
+    ``contend`` (one kind of pass beside an antagonist, or either of them alone), ``idle`` (nothing
+    runs), ``sustained`` (one kind of pass for minutes), ``command`` (the life of a program that was
+    watched) or ``mark`` (a phase that this program announced by itself).
     """
 
     id: int
@@ -104,7 +105,9 @@ class Round(Struct, frozen=True, kw_only=True, tag=True):
 class Pass(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """One run of a model; the stamps stand right around the provider's run.
 
-    ``tokens`` went in, ``context_tokens`` were cached before.
+    ``tokens`` went in, ``context_tokens`` were cached before. ``stream`` 0 is what is measured;
+    what runs beside it at the same time has numbers from 1. In phase ``antagonist`` no model runs:
+    a piece of memory is streamed, or a core kept busy.
     """
 
     id: int
@@ -137,7 +140,8 @@ class Signal(Struct, frozen=True, kw_only=True, tag=True):
     """A channel of the sampler: written when it is announced and again with how it was delivered.
 
     ``window_s`` is the averaging window that its source declares, ``window_basis`` on what ground;
-    ``node`` is what was read. ``delivered_hz`` and ``jitter_s``, the standard deviation of the time
+    ``node`` is what was read; ``calibrated`` that its scale was found by a known load on the board
+    (`edgeprof probe`). ``delivered_hz`` and ``jitter_s``, the standard deviation of the time
     between readings, are what came; ``asked_hz`` is only what was wished for.
     """
 
@@ -154,6 +158,7 @@ class Signal(Struct, frozen=True, kw_only=True, tag=True):
     delivered_hz: float | None = None
     jitter_s: float | None = None
     read_latency_s: float | None = None
+    calibrated: bool = False
 
 
 class Sample(Struct, frozen=True, kw_only=True, tag=True):

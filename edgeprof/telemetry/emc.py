@@ -6,8 +6,10 @@ clock stands first, as the others are believed only beside a clock that is.
 
 from collections.abc import Mapping
 
+from edgeprof.session.records import Quality
 from edgeprof.telemetry.source import Reading
 
+_SAME_CLOCK = 0.02
 # What is said wherever a source cannot tell the memory's load.
 SENSOR = "edgeprof sensor (it prints the sudo command)"
 NO_BUS_WIDTH = "the bus width of this board is not known"
@@ -37,6 +39,38 @@ def from_activity(
         _BUSY: _reading(busy_frac, raw, no_activity or no_clock),
         _BANDWIDTH: _reading(bandwidth, raw, no_activity),
     }
+
+
+def from_traffic(
+    bandwidth: float | None,
+    clock_hz: float | None,
+    bytes_per_clock: float | None,
+    *,
+    calibrated_hz: float | None,
+    raw: str | None = None,
+    no_activity: str | None = None,
+    no_clock: str | None = None,
+) -> Mapping[str, Reading]:
+    """For nodes whose scale was found by a known load, which gives bytes a second at once.
+
+    Whether the scale follows the clock is not known: at another one than ``calibrated_hz`` what
+    comes out is kept, but suspect.
+    """
+    most = None if clock_hz is None or bytes_per_clock is None else clock_hz * bytes_per_clock
+    busy_frac = bandwidth / most if bandwidth is not None and most else None
+    quality: Quality = "suspect" if _differ(clock_hz, calibrated_hz) else "ok"
+    return {
+        _CLOCK: _reading(clock_hz, None, no_clock),
+        _BUSY: _reading(busy_frac, raw, no_activity or no_clock)._replace(quality=quality),
+        _BANDWIDTH: _reading(bandwidth, raw, no_activity)._replace(quality=quality),
+    }
+
+
+def _differ(one_hz: float | None, other_hz: float | None) -> bool:
+    """Whether both are known and are more than rounded forms of one clock."""
+    if one_hz is None or other_hz is None:
+        return False
+    return abs(one_hz / other_hz - 1) > _SAME_CLOCK
 
 
 def from_busy(

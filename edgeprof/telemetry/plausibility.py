@@ -16,6 +16,7 @@ _RANGES = {
     "emc_clock_hz": (10e6, 20e9),  # some that do not know it tell 1 kHz
     "gpu_clock_hz": (1e6, 10e9),
     "dram_bandwidth_bytes_per_s": (0.0, 10e12),
+    "cpu_clock_hz": (1e6, 20e9),
     "cpu_online": (1.0, 4096.0),
     "ram_used_bytes": (0.0, 2.0**50),
     "ram_total_bytes": (2.0**20, 2.0**50),

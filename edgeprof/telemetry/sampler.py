@@ -212,6 +212,7 @@ class Sampler:
                 node=channel.node,
                 note=channel.note,
                 asked_hz=lane.asked_hz,
+                calibrated=channel.calibrated,
             )
         )
         return lane.signal_id

@@ -9,6 +9,7 @@ UNITS = {
     "gpu_busy_frac": "1",
     "gpu_clock_hz": "Hz",
     "cpu_busy_frac": "1",
+    "cpu_clock_hz": "Hz",
     "cpu_online": "1",
     "ram_used_bytes": "B",
     "ram_total_bytes": "B",

@@ -15,12 +15,23 @@ SOURCE_ORDER: tuple[SourceName, ...] = ("sysfs", "tegrastats", "jtop", "host", "
 POLLED: frozenset[SourceName] = frozenset(("sysfs", "host"))
 
 
+class Calibration(Struct, frozen=True, kw_only=True):
+    """What was found out about a counter of memory traffic on this very board, by a known load."""
+
+    node: str
+    window_kind: WindowKind
+    window_s: float | None
+    bytes_per_s_per_unit: float
+    emc_clock_hz: float | None
+
+
 class BoardFigures(Struct, frozen=True, kw_only=True):
     """What turns the readings of a board into figures; None where the board is not known.
 
     ``bytes_per_emc_clock`` is 2 x bus width / 8; ``module_rails`` are disjoint rails whose sum a
     profile declares for a board without a total rail. Without ``emc_counter_established`` no share
-    of the memory's time is taken from anybody: all of them divide the same counter.
+    of the memory's time is taken from anybody: all of them divide the same counter. A counter with
+    a calibration among ``emc_calibrations`` is believed all the same.
     """
 
     root: str = "/"
@@ -28,6 +39,7 @@ class BoardFigures(Struct, frozen=True, kw_only=True):
     bytes_per_emc_clock: float | None = None
     emc_max_hz: float | None = None
     emc_counter_established: bool = True
+    emc_calibrations: tuple[Calibration, ...] = ()
     module_rails: tuple[str, ...] = ()
 
     @property
@@ -49,7 +61,8 @@ class Reading(NamedTuple):
 class Channel(Struct, frozen=True, kw_only=True):
     """One signal of a source, what is read for it, and the averaging window it is declared to have.
 
-    A boxcar window without seconds is the time between two readings.
+    A boxcar window without seconds is the time between two readings. ``calibrated`` says that its
+    scale was found by a known load, not taken from documents.
     """
 
     name: str
@@ -58,6 +71,7 @@ class Channel(Struct, frozen=True, kw_only=True):
     window_kind: WindowKind = "unknown"
     window_basis: WindowBasis | None = None
     note: str | None = None
+    calibrated: bool = False
 
 
 class Reader(Struct, frozen=True, kw_only=True):

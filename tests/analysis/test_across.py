@@ -118,8 +118,8 @@ def test_no_private_key_is_shown(made_session: Session) -> None:
     assert b"1423" not in msgspec.json.encode(found) and found.differences == []
 
 
-def test_nothing_shared_is_nothing_compared(made_session: Session, maker: Any) -> None:
-    maker.decode_leg("other")
+def test_nothing_shared_is_nothing_compared(made_session: Session, maker: Any, shape: Any) -> None:
+    maker.decode_leg("other", rounds=[shape(0, 0, 0, 1, 0.0, 20.0, 0.0)] * 8)
     found = across(made_session, maker.session())
     assert found.ratios == []
     assert {leg["session"] for leg in found.legs} == {0, 1}

@@ -110,8 +110,12 @@ def test_draft_and_target_at_the_same_time(drafting: SessionMaker) -> None:
 
 
 def test_cores(drafting: SessionMaker) -> None:
-    with_attrs(drafting, processor={"others_s": 0.34})
-    assert seen(drafting).cores == "other programs took 1.0 cores while it ran"
+    with_attrs(drafting, processor={"others_s": 0.204})
+    told = seen(drafting)
+    assert told.cores == "other programs took 0.6 cores while it ran"
+    assert told.core_gain == pytest.approx(2 / 1.4)  # of two cores 1.4 were left
+    with_attrs(drafting, processor={"others_s": 0.68})
+    assert seen(drafting).core_gain == 2.0  # all were wanted by others too, and half were had
     with_attrs(drafting, processor={"others_s": 0.01})
     assert seen(drafting).cores is None
     assert seen(drafting, fp32={"threads": 4}).cores == "4 threads run on 2 cores"

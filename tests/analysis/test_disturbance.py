@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from made_session import MS, SessionMaker
+from made_session import MS, SessionMaker, plain
 from msgspec.structs import replace
 
 from edgeprof.analysis.board import Readings
@@ -95,6 +95,15 @@ def test_a_clock_that_fell_in_one_leg(maker: SessionMaker) -> None:
     assert one.reasons == ["gpu_clock_hz fell to 550 MHz from 612 MHz"]
 
 
+def test_a_leg_too_short_for_the_systems_count_is_not_judged(maker: SessionMaker) -> None:
+    """One answer of 50 + 20 ms: a hundredth of a second more or less would decide."""
+    for repeat in range(2):
+        maker.decode_leg("fp32", repeat=repeat, rounds=[plain(20)], answers={"chat": [1, 2]})
+        leg = maker.legs[-1]
+        maker.legs[-1] = replace(leg, attrs={**leg.attrs, "processor": {"others_s": 0.07}})
+    assert found(maker.session()) == []
+
+
 def test_figures_come_from_the_other_legs(maker: SessionMaker) -> None:
     """Plain decoding makes 50 tokens/s, and 25 in the repeat that was disturbed."""
     session = three_repeats(maker, processor={"others_s": 1.5, "stolen_s": 0.0})
@@ -127,5 +136,7 @@ def test_the_hottest_rise_is_told(maker: SessionMaker) -> None:
     start, end = session.legs[0].t0_ns, session.legs[-1].t1_ns or 0
     maker.signal("temp_c.gpu", "deg C", [(start, 50.0), (end, 61.0)])
     maker.signal("temp_c.cpu", "deg C", [(start, 50.0), (end, 53.0)])
-    assert heating(Readings(channels_of(maker.session()))) == "gpu went from 50 to 61 degrees C"
-    assert heating(Readings([])) is None
+    (told,) = heating(Readings(channels_of(maker.session())))
+    assert told.startswith("gpu went from 50 to 61 degrees C during the session")
+    assert told in summarise(maker.session()).warnings
+    assert list(heating(Readings([]))) == []

@@ -66,9 +66,9 @@ def channel_of(
     signal = Signal(id=1, name="dram_bandwidth_bytes_per_s", unit="B/s", source="sysfs")
     return Channel(
         signal=signal,
-        times_ns=np.array(times, dtype=np.int64),
+        times_ns=np.array(times),
         values=np.array([shown(t / 1e9 - late_s) for t in times]),
-        held=np.flatnonzero(np.diff(steps) <= 3),
+        held=np.diff(steps) <= 3,
         qualities={"simulated": len(times)},
         suspect=None,
     )
@@ -127,6 +127,17 @@ def test_without_edges_there_is_no_delay() -> None:
     assert fit_delay([]) is None
 
 
+def test_a_slow_source_tells_an_edge_less_exactly() -> None:
+    """Five readings a second, as tegrastats gives: an edge is known to 0.2 s."""
+    fast = channel_of(exponential(0.9))
+    times_ns, values = fast.times_ns[::4], fast.values[::4]
+    slow = replace(fast, times_ns=times_ns, values=values, held=np.diff(times_ns) > 0)
+    stretches, delay = settled(legs(), slow)
+    assert delay is not None and delay.edges == 5 and delay.edge_s == pytest.approx(0.2)
+    held = hold(stretches, delay).estimate
+    assert held.bytes_per_pass[KEYS[40e9]] == pytest.approx(1.9e9, rel=0.01)
+
+
 def test_few_legs_are_less_sure_than_their_percentiles() -> None:
     assert widening(1) == 1.0
     # t of 3 degrees 2.353, normal point 1.645, sqrt(4 / 3)
@@ -180,7 +191,7 @@ def test_the_line_of_the_duty_blocks() -> None:
 
 def test_bands_hold_the_estimate_and_are_not_points() -> None:
     channel = channel_of(exponential(0.7))
-    noisy = [v * (1 + 0.02 * (-1) ** (i // 7)) for i, v in enumerate(channel.values)]
+    noisy = channel.values * (1 + 0.02 * (-1.0) ** (np.arange(channel.n) // 7))
     stretches = stretches_of(legs(), replace(channel, values=noisy), 0.7)
     held = hold(stretches, Delay(0.7, 5))
     values = [draw.bytes_per_pass[KEYS[40e9]] for draw in held.draws]

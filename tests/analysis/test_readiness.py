@@ -5,15 +5,12 @@ from msgspec import structs
 from edgeprof.analysis.readiness import Means, default_job, job_findings, next_steps
 from edgeprof.diagnosis import (
     Board,
-    Clock,
-    Container,
     Disk,
     Findings,
     Job,
     JobFinding,
     Jtop,
     Memory,
-    Mount,
     Package,
     Provider,
     Python,
@@ -21,6 +18,8 @@ from edgeprof.diagnosis import (
     RuntimeCopy,
     SignalFinding,
 )
+from edgeprof.hardware.clock_ends import ClockEnds
+from edgeprof.hardware.container import Container, MissingMount
 from edgeprof.hardware.jetpack import stack_of
 
 SENSOR = "sudo python -I -S -B sensor.py --socket x --uid 1000 --gid 1000"
@@ -139,6 +138,16 @@ def test_i04_two_runtimes_are_removed_before_one_is_installed() -> None:
     assert "pip install onnxruntime==1.23.2" in commands(findings)
 
 
+def test_i04_two_runtimes_of_which_none_works_come_first_too() -> None:
+    both = runtime(("onnxruntime", "1.23.2"), ("onnxruntime-gpu", "1.23.0"), cpu=False)
+    findings = structs.replace(BOARD, onnxruntime=both)
+    assert not found(findings, "run").possible
+    assert commands(findings)[0] == "pip uninstall -y onnxruntime onnxruntime-gpu"
+    alone = runtime(("onnxruntime-gpu", "1.23.0"), cpu=False, package="onnxruntime-gpu")
+    findings = structs.replace(BOARD, onnxruntime=alone)
+    assert commands(findings) == ["pip install --force-reinstall --no-deps onnxruntime-gpu"]
+
+
 def test_i02_a_board_whose_jetpack_has_a_wheel_is_given_its_commands_in_order() -> None:
     means = structs.replace(MEANS, stack=stack_of("36.4.3"))
     assert commands(BOARD, means=means)[:3] == [
@@ -179,7 +188,7 @@ def test_what_closes_the_memory_counters_is_opened_by_the_very_command() -> None
 
 
 def test_clocks_that_move_are_pinned_by_the_user() -> None:
-    free = Clock(part="GPU", low_hz=3e8, high_hz=1e9, now_hz=None, pinned=False, file="/f")
+    free = ClockEnds(part="GPU", low_hz=3e8, high_hz=1e9, now_hz=None, pinned=False, file="/f")
     board = structs.replace(BOARD.board, clocks=[free])
     findings = structs.replace(BOARD, board=board)
     assert commands(findings) == ["sudo jetson_clocks", "edgeprof run smollm2-135m"]
@@ -187,7 +196,10 @@ def test_clocks_that_move_are_pinned_by_the_user() -> None:
 
 
 def test_i15_a_container_gets_one_line_of_options() -> None:
-    mounts = [Mount(options="-v a:a", brings="A"), Mount(options="-v b:b", brings="B")]
+    mounts = [
+        MissingMount(options="-v a:a", brings="A"),
+        MissingMount(options="-v b:b", brings="B"),
+    ]
     findings = structs.replace(BOARD, container=Container(kind="docker", missing=mounts))
     assert commands(findings)[0] == "docker run -v a:a -v b:b IMAGE"
 

@@ -14,7 +14,6 @@ from edgeprof.analysis.speculation import (
     break_even_acceptance,
     ceiling,
     expected_tokens,
-    expected_tokens_by_position,
     speedup,
 )
 from edgeprof.errors import UsageFault
@@ -135,12 +134,6 @@ def test_the_three_numbers_called_acceptance() -> None:
     assert expected_tokens(0.275, 8) == pytest.approx(1.38, abs=5e-3)
 
 
-def test_acceptance_by_position() -> None:
-    # 1 + 0.9 + 0.9 x 0.5 + 0.9 x 0.5 x 0.2
-    assert expected_tokens_by_position([0.9, 0.5, 0.2]) == pytest.approx(2.44)
-    assert expected_tokens_by_position([]) == 1.0
-
-
 def test_ceiling() -> None:
     assert ceiling(0.8) == pytest.approx(5.0)
     assert ceiling(1.0) is None
@@ -159,9 +152,9 @@ def test_nonsense_is_refused(alpha: float) -> None:
 
 
 @given(alpha=st.floats(0, 1), length=st.integers(0, 40))
-def test_one_alpha_and_the_same_alpha_by_position_agree(alpha: float, length: int) -> None:
+def test_the_closed_form_is_the_sum_of_survivals(alpha: float, length: int) -> None:
     closed = expected_tokens(alpha, length)
-    assert closed == pytest.approx(expected_tokens_by_position([alpha] * length), rel=1e-9)
+    assert closed == pytest.approx(sum(alpha**i for i in range(length + 1)), rel=1e-9)
     assert 1 <= closed <= length + 1 + 1e-9
 
 

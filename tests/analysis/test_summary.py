@@ -97,6 +97,20 @@ def test_memory(summary: Summary) -> None:
     assert value(memory.swap_growth_bytes) == 3e6  # 1 MB at first, 4 MB at most
 
 
+def test_a_model_that_the_cache_may_serve_has_no_modelled_bandwidth(
+    made_session: Session, summary: Summary
+) -> None:
+    """The cache is 32 MB: the draft's 20 MB are below twice that, the 80 MB of int4 are above."""
+    shown = {point.model: point.bandwidth_bytes_per_s for point in summary.pass_points}
+    assert shown["draft"] is None and shown["int4"] is not None
+    assert {p.bandwidth_share for p in summary.pass_points if p.model == "draft"} == {None}
+    environment = {**made_session.info.environment, "last_level_cache_bytes": 41_000_000}
+    info = msgspec.structs.replace(made_session.info, environment=environment)
+    larger = summarise(msgspec.structs.replace(made_session, info=info))
+    assert leg(larger, "int4").bandwidth is None and leg(larger, "fp32").bandwidth is not None
+    assert any("no bandwidth of DRAM then" in warning for warning in larger.warnings)
+
+
 def test_speedup_is_paired(summary: Summary) -> None:
     drafted = comparison(summary, "fp32+draft k=2")
     assert drafted.baseline == "fp32"

@@ -239,7 +239,7 @@ def test_I14_pyproject_is_there_and_the_minimum_pip_is_documented() -> None:
 def test_I16_a_board_without_internet_installs_from_a_wheelhouse() -> None:
     assert "pip download -d wheelhouse" in INSTALL
     assert "manylinux_2_17_aarch64" in INSTALL
-    assert "pip install --no-index --find-links wheelhouse edgeprof" in INSTALL
+    assert "pip install --no-index --find-links wheelhouse 'edgeprof[cpu]'" in INSTALL
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

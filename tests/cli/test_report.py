@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from edgeprof.cli.commands import cli
 from edgeprof.session.records import Session
@@ -54,7 +55,28 @@ def test_file_and_memory_give_the_same_report(session_file: Path, made_session: 
     from edgeprof.analysis.summary import summarise
 
     document = json.loads(report(session_file, "--json").stdout)
+    assert document.pop("probe") is None  # nobody probed this machine
     assert document == json.loads(msgspec.json.encode(summarise(made_session)))
+
+
+def test_disturbed_repetitions_count_where_asked_for(
+    made_session: Session, write_session: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The second repeat, 1.25 times as slow, ran beside a program that took a core."""
+    slow = [
+        replace(leg, attrs={**leg.attrs, "processor": {"others_s": 10.0}})
+        if leg.kind == "decode" and leg.repeat == 1
+        else leg
+        for leg in made_session.legs
+    ]
+    path = write_session(tmp_path / "s.sqlite", replace(made_session, legs=slow))
+    left_out = json.loads(report(path, "--json").stdout)
+    assert left_out["legs"][0]["tokens_per_s_by_repeat"] == [50.0]
+    assert len(left_out["disturbed"]) == 5 and left_out["disturbed_left_out"] is True
+    whole = json.loads(report(path, "--json", "--with-disturbed").stdout)
+    assert whole["legs"][0]["tokens_per_s_by_repeat"] == [50.0, 40.0]
+    assert whole["disturbed_left_out"] is False
+    assert "1 leg was disturbed (other programs took" in report(path).stdout
 
 
 def test_markdown_into_a_folder(session_file: Path, tmp_path: Path) -> None:
@@ -206,3 +228,45 @@ def test_text_report_loads_no_plotting(session_file: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_tables_go_into_a_folder_of_the_sessions_name(
+    session_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = report(session_file, "--format", "csv")
+    assert result.exit_code == 0 and result.stdout == "made-report\n"
+    names = {path.name for path in (tmp_path / "made-report").iterdir()}
+    assert names == {"legs.csv", "rounds.csv", "passes.csv", "samples.csv"}
+    again = report(session_file, "--format", "csv")
+    assert again.exit_code == 2 and "legs.csv: exists already" in again.stderr  # P09
+    comma = report(session_file, "--format", "csv", "--csv-dialect", "decimal-comma", "--force")
+    assert comma.exit_code == 0
+    assert ";" in (tmp_path / "made-report" / "legs.csv").read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_figures_of_another_form(
+    session_file: Path, tmp_path: Path, form: str, start: bytes
+) -> None:
+    assert report(session_file, "-o", tmp_path / "r", "--figures", form).exit_code == 0
+    assert (tmp_path / "r" / f"roofline.{form}").read_bytes().startswith(start)
+    assert f"](roofline.{form})" in (tmp_path / "r" / "report.md").read_text()
+    assert not list((tmp_path / "r").glob("*.svg"))
+
+
+def test_open_shows_what_was_written(
+    session_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    def no_browser(url: str) -> bool:
+        shown.append(url)
+        return False
+
+    monkeypatch.setattr("webbrowser.open", no_browser)
+    result = report(session_file, "-o", tmp_path / "r", "--open")
+    assert result.exit_code == 0
+    assert shown == [(tmp_path / "r" / "report.md").as_uri()]
+    assert "no browser was found" in result.stderr  # as over ssh
+    assert report(session_file, "--json", "--open").exit_code == 2

@@ -71,3 +71,46 @@ def test_swap_and_the_part_of_it_that_lies_in_memory(tmp_path: Path) -> None:
 
 def test_swap_that_nobody_tells_of_is_unknown(tmp_path: Path) -> None:
     assert read_swap_state(tmp_path) == SwapState(total_bytes=None, used_bytes=None, zram_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("files", "available"),
+    [
+        # 2 GB allowed, 1.5 GB taken, of which 0.3 GB are pages of files that can go
+        ({"max": "2000000000", "current": "1500000000", "stat": "anon 5"}, 500_000_000),
+        (
+            {
+                "max": "2000000000",
+                "current": "1500000000",
+                "stat": "a 1\ninactive_file 300000000\n",
+            },
+            800_000_000,
+        ),
+        ({"max": "1000", "current": "5000", "stat": ""}, 0),
+        ({"max": "max", "current": "1500000000", "stat": ""}, 5_600_000 * 1024),
+        ({"max": "9000000000", "current": "0", "stat": ""}, 5_600_000 * 1024),
+        ({"max": "-1", "current": "x", "stat": ""}, 5_600_000 * 1024),
+    ],
+)
+def test_r08_a_container_s_limit_counts_too(
+    tmp_path: Path, files: dict[str, str], available: int
+) -> None:
+    """Whoever goes beyond it is killed, whatever the board has left."""
+    root = tree(tmp_path, meminfo=MEMINFO)
+    group = root / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    for name, text in files.items():
+        (group / f"memory.{name}").write_text(text + "\n")
+    assert read_memory_state(root).available_bytes == available
+
+
+def test_r08_a_container_s_limit_of_the_first_version(tmp_path: Path) -> None:
+    root = tree(tmp_path, meminfo=MEMINFO)
+    group = root / "sys/fs/cgroup/memory"
+    group.mkdir(parents=True)
+    (group / "memory.limit_in_bytes").write_text("3000000000\n")
+    (group / "memory.usage_in_bytes").write_text("1000000000\n")
+    (group / "memory.stat").write_text("cache 4\ninactive_file 200000000\ntotal_cache 4\n")
+    assert read_memory_state(root).available_bytes == 2_200_000_000
+    (group / "memory.limit_in_bytes").write_text("9223372036854771712\n")  # no limit
+    assert read_memory_state(root).available_bytes == 5_600_000 * 1024

@@ -1,7 +1,9 @@
 """Chat templates: those that models come with, and those that mean harm."""
 
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +55,28 @@ def test_what_templates_rely_on_is_there() -> None:
     assert render(source, "<\N{EURO SIGN}>", bos_token="<s>") == [
         '<s>||{"role": "user", "content": "<\N{EURO SIGN}>"}|2024|01|2|False'
     ]
+
+
+def test_marks_for_training_and_arguments_of_tojson_are_taken() -> None:
+    source = "{% generation %}{{ {'b': 1, 'a': 2} | tojson(sort_keys=true) }}{% endgeneration %}"
+    assert render(source) == ['{"a": 2, "b": 1}']
+
+
+def test_a_text_that_is_none_is_told() -> None:
+    for source in ("{{ '\\ud800' }}", "{{ raise_exception('\\ud800') }}"):
+        with pytest.raises(FileFault, match="half a surrogate pair, which is no character"):
+            render(source)
+
+
+def test_a_child_that_dies_of_something_else_is_not_called_greedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "resource.py").write_text("raise OSError('no limits here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("edgeprof.profiling.chat.child_environment", lambda: {**os.environ})
+    says = "cannot be run: its process ended with exit code 1: OSError: no limits here"
+    with pytest.raises(FileFault, match=says):
+        render(CHATML)
 
 
 def test_a_template_may_refuse() -> None:

@@ -11,10 +11,10 @@ from tiny_decoder import Decoder, write_folder
 
 from edgeprof.analysis.memory import RUNTIME_BYTES
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
+from edgeprof.hardware.machine import usable_cores
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.models.readers.onnx_graph import read_onnx_graph
 from edgeprof.profiling.checks import plan_job
-from edgeprof.profiling.environment import usable_cores
 from edgeprof.profiling.memory_need import MemoryNeed, job_need, model_need
 from edgeprof.provider_settings import ProviderName
 from edgeprof.recipe import Prompt, Recipe, SyntheticTest

@@ -3,11 +3,8 @@
 import platform
 from pathlib import Path
 
-from edgeprof.profiling.environment import (
-    describe_device,
-    describe_environment,
-    last_level_cache_bytes,
-)
+from edgeprof.hardware.machine import last_level_cache_bytes
+from edgeprof.profiling.environment import describe_device, describe_environment
 
 
 def write(path: Path, content: str) -> None:

@@ -1,5 +1,7 @@
 """Phases held for their bytes: which, in which order, and with a real sampler of known readings."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,11 +84,13 @@ def held_legs(session: Session) -> list[Leg]:
 def test_a_run_holds_phases_where_bandwidth_is_read(
     tree: Tree, recipe: Recipe, folders: dict[str, DecoderFolder], tmp_path: Path
 ) -> None:
-    """The board's reading never moves, and is refused."""
+    """The board's reading never moves, and is refused; what a program beside takes is told."""
     tree.set_emc(busy_frac=0.5)
     short = replace(recipe, held_legs=1, held_leg_s=0.8, repeats=1, warmup_requests=0)
     quiet = Quiet()
-    session = record(short, folders, tmp_path / "s.sqlite", progress=quiet)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as spinning:
+        session = record(short, folders, tmp_path / "s.sqlite", progress=quiet)
+        spinning.kill()
     legs = held_legs(session)
     assert [leg.name for leg in legs] == [f"{phase.name} 1" for _, phase in held_order(short)]
     assert quiet.planned == len(session.legs)
@@ -98,6 +102,11 @@ def test_a_run_holds_phases_where_bandwidth_is_read(
     attribution = summarise(session).attribution
     assert attribution is not None and attribution.refused is not None
     assert "is stuck: the same reading" in attribution.refused
+    idle = next(leg for leg in legs if leg.attrs["phase"] == "idle")
+    assert idle.attrs["processor"]["others_s"] > 0.4
+    told = [event for event in session.events if event.leg_id == idle.id]
+    assert [event.kind for event in told] == ["neighbours"]
+    assert "other programs took" in told[0].detail["reason"]
 
 
 def phases_of(leg: Leg) -> set[str]:

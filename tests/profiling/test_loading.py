@@ -8,8 +8,14 @@ from msgspec.structs import replace
 from tiny_decoder import Decoder, write_folder
 
 from edgeprof.errors import EnvironmentFault
-from edgeprof.models.decoder_folder import DecoderFolder
-from edgeprof.profiling.loading import open_model, provider_detail, require_parity, session_setup
+from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
+from edgeprof.profiling.loading import (
+    model_files,
+    open_model,
+    provider_detail,
+    require_parity,
+    session_setup,
+)
 from edgeprof.profiling.messages import PreparedModel
 from edgeprof.provider_settings import ProviderSettings
 from edgeprof.runner.ort_model import OrtModel
@@ -55,6 +61,20 @@ def test_a_foreign_decoder_opens_and_is_recorded(prepared: PreparedModel) -> Non
     assert record.flop_per_token == 2 * multiplied
     assert record.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
     assert provider_detail("t", model) is None
+
+
+def test_all_files_of_a_model_count_to_its_load(tmp_path: Path) -> None:
+    """In the folder of transformers.js, weights beside the graph under a name of their own."""
+    write_folder(Decoder(), tmp_path, external=True)
+    (tmp_path / "onnx").mkdir()
+    for name in ("model.onnx", "model.onnx_data"):
+        (tmp_path / name).rename(tmp_path / "onnx" / name)
+    graph = tmp_path / "onnx" / "model.onnx"
+    graph.write_bytes(graph.read_bytes().replace(b"model.onnx_data", b"weights-of.bin_"))
+    (tmp_path / "onnx" / "model.onnx_data").rename(tmp_path / "onnx" / "weights-of.bin_")
+    (tmp_path / "onnx" / "model_q4.onnx").write_bytes(b"another")
+    files = model_files(read_decoder_folder(tmp_path))
+    assert files == [graph, tmp_path / "onnx" / "weights-of.bin_"]
 
 
 def test_r04_on_a_board_the_arena_is_bounded_by_what_is_available(

@@ -35,6 +35,16 @@ def test_a_token_is_a_text_or_an_object(tmp_path: Path) -> None:
     assert (words.bos_token, words.eos_token, words.add_bos_token) == ("<s>", "</s>", True)
 
 
+def test_m33_half_a_surrogate_pair_is_told_and_a_whole_one_is_a_character(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text('{"bos_token": "\\ud83d\\ude00", "eos_token": "\\\\ud800"}')
+    assert read_model_words(tmp_path).bos_token == "\N{GRINNING FACE}"
+    for half in ("\\ud83d", "\\ude00 \\ud83d", "\\uDC00"):
+        path.write_text(f'{{"chat_template": ["{half}"]}}')
+        with pytest.raises(FileFault, match=r"tokenizer_config\.json: holds half a surrogate pair"):
+            read_model_words(tmp_path)
+
+
 def test_r21_r22_end_tokens_are_the_union_of_all_files(folders: Folders, tmp_path: Path) -> None:
     written(
         tmp_path / "m",

@@ -45,6 +45,17 @@ def test_m12_a_token_outside_the_vocabulary_is_named(tokenizer: Tokenizer) -> No
     assert tokenizer.decode([*hi, 9999, *hi]) == "hi<unk:9999>hi"
 
 
+def test_m12_a_vocabulary_may_have_gaps(folders: dict[str, DecoderFolder], tmp_path: Path) -> None:
+    """The last token has an id beyond the number of tokens, and those between stand for none."""
+    content = json.loads(Path(str(folders["t"].tokenizer_path)).read_text())
+    content["model"]["vocab"]["far"] = 310
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(content))
+    sparse = Tokenizer(replace(folders["t"], tokenizer_path=path))
+    assert sparse.id_count == 311
+    assert sparse.decode([310, 305, 310]) == "far<unk:305>far"
+
+
 def test_what_is_no_tokenizer_is_told(
     folders: dict[str, DecoderFolder], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -143,3 +143,20 @@ def test_figures_tell_where_they_are_from(maker: Any) -> None:
     )
     day = session.info.created_utc[:10]
     assert origin(summarise(session)) == f"Paper board, {day}, simulated samples"
+
+
+def test_readings_that_are_held_together_are_one_line(maker: Any) -> None:
+    (panel,) = timeline_panels(with_power(maker))
+    assert not any(math.isnan(value) for value in panel.lines[0].values)
+
+
+def test_rows_of_traffic_keep_their_names(tmp_path: Any) -> None:
+    from edgeprof.report.figures import save_figure
+
+    rows = [
+        Traffic(label=name, pass_bytes=Spread(value=4e9), bandwidth_bytes_per_s=Spread(value=5e10))
+        for name in ("decode", "draft")
+    ]
+    figure = traffic_figure(rows)
+    save_figure(figure, tmp_path / "traffic.svg")
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["decode", "draft"]

@@ -38,7 +38,12 @@ def summary(made_session: Session) -> Summary:
 def test_bars_are_means_and_dots_are_repeats() -> None:
     axes = axes_of(rates_figure({"fp32": [50.0, 40.0], "int4": [100.0]}))
     assert [bar.get_width() for bar in axes.patches] == [45.0, 100.0]
-    assert list(axes.lines[0].get_xdata()) == [50.0, 40.0]
+    dots, single = (line for line in axes.lines if line.get_marker() == "o")
+    assert list(dots.get_xdata()) == [50.0, 40.0] and list(single.get_xdata()) == [100.0]
+    # the whisker is one standard deviation of two values, 10 / sqrt(2); a single one has none
+    (whisker,) = axes.collections[0].get_paths()
+    assert whisker.vertices[:, 0].tolist() == pytest.approx([45 - 50**0.5, 45 + 50**0.5])
+    assert len(axes.collections) == 1
 
 
 def test_p04_variant_without_a_rate_is_counted_not_drawn() -> None:
@@ -119,7 +124,7 @@ def test_series_of_the_session(summary: Summary) -> None:
 def test_plots_of_a_session(made_session: Session, summary: Summary, tmp_path: Path) -> None:
     names = session_figures.save_plots(made_session, summary, tmp_path, "svg")
     assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
-    assert len(names) == 5
+    assert len(names) == 6
     assert (tmp_path / "roofline.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 

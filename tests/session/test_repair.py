@@ -95,7 +95,9 @@ def test_of_a_cut_file_the_first_part_is_saved(tmp_path: Path, info: SessionInfo
     found = by_table(repair(path, tmp_path / "new.sqlite"))
     assert found["pass"].damaged and found["pass"].rows > 5_000
     new = read_session(tmp_path / "new.sqlite")
-    assert [one.id for one in new.passes] == list(range(1, found["pass"].rows + 1))
+    ids = [one.id for one in new.passes]
+    assert len(ids) == found["pass"].rows
+    assert ids[:5_000] == list(range(1, 5_001)) and ids == sorted(set(ids))
     assert not new.info.complete and len(new.legs) == 1
 
 

@@ -1,6 +1,7 @@
 """Reads JSON from a file of bounded size: any object, or one of a kind that is known beforehand."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ import msgspec
 from edgeprof.errors import EnvironmentFault, FileFault, UsageFault
 
 _Kind = TypeVar("_Kind")
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_json_as(path: Path, kind: type[_Kind], *, what: str, most_bytes: int) -> _Kind:
@@ -53,6 +55,17 @@ def parse_json_object(raw: bytes, path: Path) -> dict[str, Any]:
         raise FileFault(f"{path}: not valid JSON: nested too deeply") from error
     except ValueError as error:  # a number of more digits than Python converts
         raise FileFault(f"{path}: not valid JSON: {error}") from error
+    if _ESCAPED_SURROGATE.search(raw) and _holds_half_a_pair(content):
+        raise FileFault(f"{path}: holds half a surrogate pair, which is no character")
     if not isinstance(content, dict):
         raise FileFault(f"{path}: holds no JSON object but a {type(content).__name__}")
     return content
+
+
+def _holds_half_a_pair(content: Any) -> bool:
+    """Python reads such a text and cannot write it anywhere."""
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return True
+    return False

@@ -1,7 +1,7 @@
 """The memory controller's (EMC) activity counter and clock, on every generation from Nano to Thor.
 
-Two of the counters count busy clocks a millisecond. The scale of the third is not established:
-nothing but its raw number is told.
+Two of the counters count busy clocks a millisecond. The scale of the others is not established:
+nothing but the raw number is told, unless they were calibrated on this board.
 """
 
 import re
@@ -12,9 +12,23 @@ from msgspec import Struct, structs
 from edgeprof.hardware.board_facts import DEVICE_TREES
 from edgeprof.hardware.board_files import BoardFiles
 from edgeprof.session.records import WindowBasis, WindowKind
-from edgeprof.telemetry.emc import NAME_THE_BOARD, NO_BUS_WIDTH, SENSOR, from_activity
+from edgeprof.telemetry.emc import (
+    NAME_THE_BOARD,
+    NO_BUS_WIDTH,
+    SENSOR,
+    from_activity,
+    from_traffic,
+)
 from edgeprof.telemetry.nodes import Node, Nodes
-from edgeprof.telemetry.source import Absence, BoardFigures, Channel, Offer, Reader, Reading
+from edgeprof.telemetry.source import (
+    Absence,
+    BoardFigures,
+    Calibration,
+    Channel,
+    Offer,
+    Reader,
+    Reading,
+)
 from edgeprof.telemetry.sources.sysfs_polling import absent
 
 _RATE_HZ = 20
@@ -29,15 +43,20 @@ _CLOCKS = (
     f"{_DEBUG}/clk/override.emc/clk_rate",
     f"{_DEBUG}/clk/emc/clk_rate",
 )
+_CALIBRATE = "edgeprof probe"
 _TEGRA = re.compile(r"nvidia,tegra\d")
 _ORIN = "nvidia,tegra234"
 
 
 class _Counter(Struct, frozen=True, kw_only=True):
-    """A counter of activity, in kHz or in a unit that is not known, and the average it shows."""
+    """A counter of activity, in kHz or in a unit that is not known, and the average it shows.
+
+    ``calibration`` says what was found out about it on this very board.
+    """
 
     path: str
     in_khz: bool = True
+    calibration: Calibration | None = None
     window_s: float | None = None
     window_kind: WindowKind
     window_basis: WindowBasis | None = None
@@ -79,17 +98,15 @@ _COUNTERS = (
 
 def open_emc(nodes: Nodes, board: BoardFigures) -> Offer:
     """One reader for counter and clock, so that both are of one time."""
-    counters = {counter.path: counter for counter in _COUNTERS}
-    activity, clock = nodes.first(counters), nodes.first(_CLOCKS)
+    counters = {counter.path: counter for counter in _counters(board)}
+    activity, clock = nodes.first(counters), open_clock(nodes)
     counter = None if activity is None else _with_period(counters[activity.path], nodes)
     channels = list(_channels(board, counter, clock))
     readers = []
     if channels:
-        bytes_per_clock = board.bytes_per_emc_clock
-        in_khz = counter is not None and counter.in_khz
 
         def read() -> Mapping[str, Reading]:
-            return _read(activity, clock, bytes_per_clock, in_khz)
+            return _read(activity, clock, board.bytes_per_emc_clock, counter)
 
         name = "EMC clock" if counter is None else "EMC activity"
         readers = [
@@ -98,21 +115,78 @@ def open_emc(nodes: Nodes, board: BoardFigures) -> Offer:
     return Offer(readers=readers, absences=list(_absences(nodes, board, counter, clock)))
 
 
+def open_counters(nodes: Nodes) -> dict[str, Node]:
+    """All counters of activity that can be read, by their path."""
+    found = ((counter.path, nodes.first([counter.path])) for counter in _COUNTERS)
+    return {path: node for path, node in found if node is not None}
+
+
+def has_counter(nodes: Nodes) -> bool:
+    """Whether this is a board that counts activity, be it for root alone."""
+    if not _socs(nodes.files):
+        return False
+    return bool(open_counters(nodes)) or not nodes.refused.isdisjoint(c.path for c in _COUNTERS)
+
+
+def open_clock(nodes: Nodes) -> Node | None:
+    """What tells the memory clock."""
+    return nodes.first(_CLOCKS)
+
+
+def _counters(board: BoardFigures) -> list[_Counter]:
+    """With what was calibrated on this board; of an unknown scale the calibrated ones first."""
+    calibrations = {one.node: one for one in board.emc_calibrations}
+    counters = [_calibrated(counter, calibrations.get(counter.path)) for counter in _COUNTERS]
+    return sorted(counters, key=lambda counter: not (counter.in_khz or counter.calibration))
+
+
+def _calibrated(counter: _Counter, found: Calibration | None) -> _Counter:
+    if found is None:
+        return counter
+    note = "window found by a step of known load"
+    if not counter.in_khz:
+        note = "scale and window found by a step of known load on this board"
+    return structs.replace(
+        counter,
+        calibration=found,
+        window_s=found.window_s,
+        window_kind=found.window_kind,
+        window_basis=None if found.window_kind == "unknown" else "measured",
+        note=note,
+    )
+
+
 def _read(
-    activity: Node | None, clock: Node | None, bytes_per_clock: float | None, in_khz: bool
+    activity: Node | None,
+    clock: Node | None,
+    bytes_per_clock: float | None,
+    counter: _Counter | None,
 ) -> Mapping[str, Reading]:
     count = None if activity is None else activity.number()
     clock_hz = None if clock is None else clock.number()
     known_hz = clock_hz if clock_hz is not None and clock_hz > _SLOWEST_HZ else None
     no_clock = None if clock is None else clock.reason or "the firmware does not tell the clock"
-    readings = from_activity(
-        count if in_khz else None,
-        known_hz,
-        bytes_per_clock,
-        raw=None if count is None else str(count),
-        no_activity=None if activity is None else activity.reason,
-        no_clock=no_clock,
-    )
+    raw = None if count is None else str(count)
+    no_activity = None if activity is None else activity.reason
+    if counter is not None and not counter.in_khz and counter.calibration is not None:
+        readings = from_traffic(
+            None if count is None else count * counter.calibration.bytes_per_s_per_unit,
+            known_hz,
+            bytes_per_clock,
+            calibrated_hz=counter.calibration.emc_clock_hz,
+            raw=raw,
+            no_activity=no_activity,
+            no_clock=no_clock,
+        )
+    else:
+        readings = from_activity(
+            count if counter is not None and counter.in_khz else None,
+            known_hz,
+            bytes_per_clock,
+            raw=raw,
+            no_activity=no_activity,
+            no_clock=no_clock,
+        )
     clock_raw = None if clock_hz is None else str(clock_hz)
     return {**readings, _CLOCK: readings[_CLOCK]._replace(raw=clock_raw)}
 
@@ -124,11 +198,18 @@ def _channels(
         yield Channel(
             name=_CLOCK, node=clock.path, window_kind="instantaneous", window_basis="assumed"
         )
-    if counter is not None:
-        if clock is not None:
-            yield _averaged(_BUSY, counter)
-        if board.bytes_per_emc_clock is not None:
-            yield _averaged(_BANDWIDTH, counter)
+    if counter is None:
+        return
+    has_width, scaled = board.bytes_per_emc_clock is not None, _is_scaled(counter)
+    if clock is not None and (counter.in_khz or has_width or not scaled):
+        yield _averaged(_BUSY, counter)
+    if has_width or scaled:
+        yield _averaged(_BANDWIDTH, counter)
+
+
+def _is_scaled(counter: _Counter) -> bool:
+    """Whether its own scale turns it into bytes, without the width of the bus."""
+    return not counter.in_khz and counter.calibration is not None
 
 
 def _averaged(name: str, counter: _Counter) -> Channel:
@@ -139,11 +220,12 @@ def _averaged(name: str, counter: _Counter) -> Channel:
         window_kind=counter.window_kind,
         window_basis=counter.window_basis,
         note=counter.note,
+        calibrated=_is_scaled(counter),
     )
 
 
 def _with_period(counter: _Counter, nodes: Nodes) -> _Counter:
-    if not counter.path.startswith(_CACTMON):
+    if not counter.path.startswith(_CACTMON) or counter.calibration is not None:
         return counter
     node = nodes.first([f"{_CACTMON}/sample_period_usec"])
     period_us = None if node is None else node.number()
@@ -158,15 +240,16 @@ def _absences(
         reason, fix = _why_none(nodes, "activity counter", [c.path for c in _COUNTERS])
         yield absent(_BUSY, reason, fix)
         yield absent(_BANDWIDTH, reason, fix)
-    elif not counter.in_khz:
+    elif not counter.in_khz and counter.calibration is None:
         reason = (
             f"the scale of {counter.path} is not established: it must be calibrated on this board "
             "against a known number of bytes a second"
         )
-        yield absent(_BUSY, reason)
-        yield absent(_BANDWIDTH, reason)
+        yield absent(_BUSY, reason, _CALIBRATE)
+        yield absent(_BANDWIDTH, reason, _CALIBRATE)
     elif board.bytes_per_emc_clock is None:
-        yield absent(_BANDWIDTH, NO_BUS_WIDTH, NAME_THE_BOARD)
+        signal = _BUSY if _is_scaled(counter) else _BANDWIDTH
+        yield absent(signal, NO_BUS_WIDTH, NAME_THE_BOARD)
     if clock is None:
         reason, fix = _why_none(nodes, "clock", _CLOCKS)
         yield absent(_CLOCK, reason, fix)

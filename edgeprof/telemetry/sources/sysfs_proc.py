@@ -1,7 +1,7 @@
-"""Processor load and memory, from /proc of the board."""
+"""Processor load, clock and memory, from /proc and cpufreq of the board."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from edgeprof.session.records import WindowBasis, WindowKind
@@ -10,7 +10,8 @@ from edgeprof.telemetry.source import Channel, Offer, Reader, Reading
 from edgeprof.telemetry.sources.sysfs_polling import absent
 
 _STAT, _MEMINFO = "/proc/stat", "/proc/meminfo"
-_PROCESSOR_HZ, _MEMORY_HZ = 5, 2
+_CLOCK = "/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq"
+_PROCESSOR_HZ, _CLOCK_HZ, _MEMORY_HZ = 5, 2, 2
 _MOST_BYTES = 1 << 16  # the lines of 500 cores
 _CORE = re.compile(rb"^cpu([0-9]{1,5})((?: +[0-9]{1,20}){5,16}) *$", re.MULTILINE)
 _AMOUNT = re.compile(rb"^(MemTotal|MemAvailable|SwapTotal|SwapFree): *([0-9]{1,15}) kB", re.M)
@@ -25,6 +26,11 @@ def open_proc(nodes: Nodes) -> Offer:
         readers.append(_processor(stat))
     else:
         absences += [absent(name, f"no {_STAT}") for name in ("cpu_busy_frac", "cpu_online")]
+    clocks = nodes.every(_CLOCK.format(core=core) for core in _core_numbers(stat))
+    if clocks:
+        readers.append(_clock(clocks))
+    else:
+        absences.append(absent("cpu_clock_hz", "the kernel shows no clock of the processors"))
     if (meminfo := nodes.first([_MEMINFO], size=_MOST_BYTES)) is not None:
         readers.append(_memory(meminfo))
     else:
@@ -59,6 +65,32 @@ def _processor(stat: Node) -> Reader:
         rate_hz=_PROCESSOR_HZ,
         read=read,
     )
+
+
+def _clock(clocks: Sequence[Node]) -> Reader:
+    """The highest of the cores: work is on those that are fast, and one that idles slows down."""
+
+    def read() -> Mapping[str, Reading]:
+        khz = [number for node in clocks if (number := node.number()) is not None]
+        hz = 1000 * max(khz) if khz else None
+        return {"cpu_clock_hz": Reading(hz, reason=clocks[0].reason)}
+
+    highest = Channel(
+        name="cpu_clock_hz",
+        node=_CLOCK.format(core="*"),
+        window_kind=_NOW,
+        window_basis=_DOCUMENTED,
+        note="the highest of the cores",
+    )
+    return Reader(
+        source="sysfs", name="processor clock", channels=[highest], rate_hz=_CLOCK_HZ, read=read
+    )
+
+
+def _core_numbers(stat: Node | None) -> list[int]:
+    """Those that are on now."""
+    found = _CORE.findall((None if stat is None else stat.read()) or b"")
+    return [int(core) for core, _ in found]
 
 
 def _cores(stat: bytes) -> dict[bytes, tuple[int, int]]:

@@ -125,6 +125,28 @@ def test_s14_a_core_that_goes_off_or_comes_back_costs_one_reading_of_its_own(
     assert now["cpu_online"].value == 3
 
 
+def put_clocks(root: Path, **khz: int) -> None:
+    cpu = "/sys/devices/system/cpu"
+    put(root, {f"{cpu}/{core}/cpufreq/scaling_cur_freq": f"{n}\n" for core, n in khz.items()})
+
+
+def test_the_processors_clock_is_the_highest_of_the_cores(tmp_path: Path) -> None:
+    put_stat(tmp_path, cpu0="0 0 0 0 0", cpu1="0 0 0 0 0", cpu12="0 0 0 0 0")
+    put_clocks(tmp_path, cpu0=729_600, cpu1=1_510_400, cpu12=1_200_000)
+    offer = offer_of(tmp_path)
+    assert readings(offer)["cpu_clock_hz"].value == 1_510_400_000
+    put_clocks(tmp_path, cpu1=115_200)
+    assert readings(offer)["cpu_clock_hz"].value == 1_200_000_000
+
+
+def test_processors_without_a_clock_say_so(tmp_path: Path) -> None:
+    put_stat(tmp_path, cpu0="0 0 0 0 0")
+    offer = offer_of(tmp_path)
+    assert "cpu_clock_hz" not in readings(offer)
+    (told,) = [one for one in offer.absences if one.signal == "cpu_clock_hz"]
+    assert told.reason == "the kernel shows no clock of the processors"
+
+
 def test_idle_ticks_that_are_counted_back_give_no_share(tmp_path: Path) -> None:
     put_stat(tmp_path, cpu0="0 0 0 100 50", cpu1="0 0 0 0 0")
     offer = offer_of(tmp_path)

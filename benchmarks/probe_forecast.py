@@ -1,0 +1,167 @@
+"""Does a stack of synthetic layers cost what the model does: ``benchmarks/probe_forecast.py``.
+
+What ``edgeprof probe --shapes`` forecasts, beside the real model: SmolLM2-135M in fp32 and in its
+own 4-bit blocks, the demo's draft of four layers, and forecasts from ten of thirty layers, scaled.
+Each is timed in a process of its own, the real one and the stack in turn, ``--rounds`` times; every
+figure is a ratio of medians, forecast over real. Real decoding is greedy, 64 tokens after 96.
+
+The goal is 0.85 to 1.15. Keep the machine idle; takes about three minutes on two cores.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from edgeprof.analysis.measured_passes import whole_model
+from edgeprof.catalog import find_model
+from edgeprof.convert.folder import cached_conversion
+from edgeprof.hardware.machine import usable_cores
+from edgeprof.models.cache import cache_dir
+from edgeprof.models.decoder_folder import read_decoder_folder
+from edgeprof.models.fetch import fetch
+from edgeprof.probe.parts import MODULE
+from edgeprof.probe.worker import CONTEXT_TOKENS
+from edgeprof.profiling.children import Child
+from edgeprof.profiling.messages import Failed, ProbeFacts, ProbeJob, ProbeRun
+from edgeprof.runner.decode import RoundDone, decode
+from edgeprof.runner.held import held_passes
+from edgeprof.runner.ort_model import OrtModel
+
+SIZES = [1, 2, 3, 4, 5, 6, 8, 12, 16, 32]
+CAPACITY = 256
+Seconds = dict[int, list[float]]
+
+
+class Case(NamedTuple):
+    """A model as fetched and converted, what it is forecast from, and from how many layers."""
+
+    title: str
+    source: str
+    weights: str
+    shapes: str
+    layers: int
+
+
+def cases(draft_gguf: Path) -> list[Case]:
+    target, draft = "smollm2-135m", "smollm2-135m-draft"
+    return [
+        Case("SmolLM2-135M, 4 bits", target, "as-is", f"{target}:q4_1", 30),
+        Case("SmolLM2-135M, fp32", target, "fp32", f"{target}:f32", 30),
+        Case("the demo's draft, 4 layers", draft, "as-is", str(draft_gguf), 4),
+        Case("4 bits, 10 of 30 layers", target, "as-is", f"{target}:q4_1", 10),
+        Case("fp32, 10 of 30 layers", target, "fp32", f"{target}:f32", 10),
+    ]
+
+
+def folder_of(case: Case) -> Path:
+    """The real model, converted as the demo has it."""
+    found = fetch(case.source)
+    conversions = cache_dir() / "decoders"
+    weights = "fp32" if case.weights == "fp32" else "as-is"
+    return cached_conversion(found.path, found.sha256, cache=conversions, weights=weights).path
+
+
+def real(folder: Path, threads: int) -> None:
+    """In a process of its own: held passes by size, and the seconds of every decoded token."""
+    model = OrtModel.open(read_decoder_folder(folder), threads=threads, capacity=CAPACITY)
+    seconds: Mapping[int, list[float]] = defaultdict(list)
+    for run in held_passes(model, SIZES, context_tokens=CONTEXT_TOKENS, repeats=9):
+        seconds[run.tokens].append((run.t1_ns - run.t0_ns) / 1e9)
+    steps = decode(model, list(range(1, 97)), new_tokens=64, clock=time.monotonic_ns)
+    stamps = [time.monotonic() for step in steps if isinstance(step, RoundDone)]
+    gaps = [after - before for before, after in pairwise(stamps)]
+    print(json.dumps({"passes": seconds, "decode": gaps}))
+
+
+def timed_real(folder: Path, threads: int) -> tuple[Seconds, list[float]]:
+    done = subprocess.run(
+        [sys.executable, __file__, "--real", str(folder), "--threads", str(threads)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    return {int(size): values for size, values in found["passes"].items()}, found["decode"]
+
+
+def timed_stack(case: Case, threads: int) -> Seconds:
+    job = ProbeJob(
+        part="model",
+        provider="cpu",
+        threads=threads,
+        size_bytes=0,
+        sizes=SIZES,
+        model=find_model(case.shapes)[0],
+        layers=case.layers,
+        warm_s=0.5,
+        rounds=(9, 9),
+    )
+    runs: dict[str, Seconds] = {"whole": defaultdict(list), "headless": defaultdict(list)}
+    facts: dict[str, int] = {}
+    with Child("stack", MODULE, job) as child:
+        while child.open:
+            for message in child.receive():
+                if isinstance(message, ProbeRun):
+                    taken = (message.t1_ns - message.t0_ns) / 1e9
+                    runs[message.what][message.size].append(taken)
+                elif isinstance(message, ProbeFacts):
+                    facts |= message.facts
+                elif isinstance(message, Failed):
+                    sys.exit(message.message)
+    share = facts["layer_bytes"] / facts["all_layer_bytes"]
+    return whole_model(runs["whole"], runs["headless"], share)
+
+
+def compare(case: Case, threads: int, rounds: int) -> str:
+    folder = folder_of(case)
+    real_s: Seconds = defaultdict(list)
+    stack_s: Seconds = defaultdict(list)
+    decode_s: list[float] = []
+    for _ in range(rounds):
+        passes, gaps = timed_real(folder, threads)
+        decode_s += gaps
+        for into, found in ((real_s, passes), (stack_s, timed_stack(case, threads))):
+            for size, values in found.items():
+                into[size] += values
+    mine = {size: statistics.median(values) for size, values in stack_s.items()}
+    theirs = {size: statistics.median(values) for size, values in real_s.items()}
+    cells = [
+        case.title,
+        f"{1e3 * theirs[1]:.2f}",
+        f"{mine[1] / theirs[1]:.3f}",
+        f"{mine[1] / statistics.median(decode_s):.3f}",
+        *(
+            f"{mine[size] / mine[1]:.2f} / {theirs[size] / theirs[1]:.2f}"
+            f" = {mine[size] / mine[1] / (theirs[size] / theirs[1]):.3f}"
+            for size in (2, 4, 8, 16, 32)
+        ),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=usable_cores())
+    parser.add_argument("--real", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.real is not None:
+        real(given.real, given.threads)
+        return
+    draft = fetch("smollm2-135m-draft").path
+    print("| model | pass, ms | one token | decoding | v(2) | v(4) | v(8) | v(16) | v(32) |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for case in cases(draft):
+        print(compare(case, given.threads, given.rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

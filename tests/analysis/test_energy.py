@@ -1,0 +1,179 @@
+"""Joules a token from power levels that are set, so that every figure is known on paper.
+
+Everything of the session made by hand is stretched a hundred times: an answer has 5 s of prefill,
+then 16 s of plain decoding (8 rounds of 2 s) or 12 s with the draft (4 rounds of 3 s), 8 tokens
+either way. Plain draws 10 W, with the draft 12 W, idle 4 W.
+"""
+
+from typing import Any
+
+import pytest
+
+from edgeprof.analysis.summary import Summary, VariantFigures, summarise
+from edgeprof.quantity import Quantity
+from edgeprof.session.records import Event
+
+MS = 1_000_000
+S = 1000 * MS
+PLAIN_W, DRAFT_W, IDLE_W = 10.0, 12.0, 4.0
+
+
+class Run:
+    """Two repeats of both variants and an idle leg, with the power at every moment."""
+
+    def __init__(self, maker: Any, *, idle: bool = True) -> None:
+        self.maker = maker
+        self._levels: list[tuple[int, float]] = []
+        if idle:
+            self._levels.append((maker.now, IDLE_W))
+            maker.leg("idle", "idle")
+            maker.now += 20 * S
+            maker.end_leg()
+        for repeat in (0, 1):
+            for variant, watts in (("fp32", PLAIN_W), ("fp32+draft k=2", DRAFT_W)):
+                self._levels.append((maker.now + S, watts))  # within the prefill
+                maker.decode_leg(variant, repeat=repeat, slower=100.0)
+
+    def read(self, name: str = "power_w.total", *, every_s: float = 0.5, **fields: Any) -> None:
+        """The level of each moment, read on a grid."""
+        start_ns = self.maker.legs[0].t0_ns
+        count = round((self.maker.now - start_ns) / S / every_s)
+        times = [start_ns + round(i * every_s * S) for i in range(count + 1)]
+        values = [(t, self._level(t)) for t in times]
+        self.maker.signal(name, "W", values, **fields)
+
+    def _level(self, t_ns: int) -> float:
+        return [watts for since, watts in self._levels if since <= t_ns or since == self._first][-1]
+
+    @property
+    def _first(self) -> int:
+        return self._levels[0][0]
+
+    def summary(self) -> Summary:
+        return summarise(self.maker.session())
+
+
+def leg_of(summary: Summary, variant: str) -> VariantFigures:
+    return next(leg for leg in summary.legs if leg.variant == variant)
+
+
+def value(quantity: Quantity | None) -> float:
+    assert quantity is not None and quantity.value is not None
+    return quantity.value
+
+
+def test_joules_a_token_plain_and_speculative(maker: Any) -> None:
+    run = Run(maker)
+    run.read()
+    summary = run.summary()
+    plain, draft = leg_of(summary, "fp32"), leg_of(summary, "fp32+draft k=2")
+    assert plain.energy is not None and draft.energy is not None
+    assert value(plain.power_w) == pytest.approx(10)
+    assert value(draft.power_w) == pytest.approx(12)
+    assert value(plain.energy_per_token_j) == pytest.approx(16 * 10 / 8)
+    assert value(draft.energy_per_token_j) == pytest.approx(12 * 12 / 8)
+    # of 8 drafted tokens an answer, 2 + 1 + 0 + 1 are accepted
+    assert value(draft.energy.per_accepted_token_j) == pytest.approx(12 * 12 / 4)
+    assert plain.energy.per_accepted_token_j is None
+    assert (plain.energy.answers, plain.energy.left_out) == (4, 0)
+    comparison = next(one for one in summary.comparisons if one.variant == "fp32+draft k=2")
+    assert value(comparison.energy_ratio) == pytest.approx(18 / 20)
+
+
+def test_idle_is_measured_and_shown_apart(maker: Any) -> None:
+    run = Run(maker)
+    run.read()
+    summary = run.summary()
+    assert summary.idle is not None
+    assert summary.idle.duration_s == 20
+    assert value(summary.idle.power_w) == pytest.approx(4)
+    idle_w = value(summary.idle.power_w)
+    for variant, joules, seconds in (("fp32", 160, 16), ("fp32+draft k=2", 144, 12)):
+        energy = leg_of(summary, variant).energy
+        assert energy is not None
+        above = (joules - idle_w * seconds) / 8
+        assert value(energy.above_idle_per_token_j) == pytest.approx(above)
+        assert value(energy.per_token_j) == pytest.approx(joules / 8)  # idle stays in it
+
+
+def test_without_an_idle_leg_there_is_no_idle(maker: Any) -> None:
+    run = Run(maker, idle=False)
+    run.read()
+    summary = run.summary()
+    energy = leg_of(summary, "fp32").energy
+    assert summary.idle is None
+    assert energy is not None and energy.above_idle_per_token_j is None
+    assert value(energy.per_token_j) == pytest.approx(20)
+
+
+def test_an_interval_covers_what_answers_differ_by(maker: Any) -> None:
+    run = Run(maker)
+    run.read()
+    energy = leg_of(run.summary(), "fp32").energy
+    assert energy is not None and energy.per_token_j is not None
+    assert energy.per_token_j.n == 4
+    assert energy.per_token_j.low == pytest.approx(20)
+    assert energy.per_token_j.high == pytest.approx(20)
+
+
+def test_the_declared_sum_is_named_as_what_it_is(maker: Any) -> None:
+    run = Run(maker)
+    run.read("power_w.module_sum")
+    energy = leg_of(run.summary(), "fp32").energy
+    assert energy is not None and energy.scope is not None
+    assert energy.scope.startswith("sum of rails, not wall power")
+    assert value(energy.per_token_j) == pytest.approx(20)
+
+
+def test_the_total_rail_is_taken_before_a_sum(maker: Any) -> None:
+    run = Run(maker)
+    run.read("power_w.module_sum")
+    maker.signal("power_w.total", "W", [(maker.legs[0].t0_ns + i * S, 7.0) for i in range(200)])
+    energy = leg_of(run.summary(), "fp32").energy
+    assert energy is not None and energy.scope is not None
+    assert energy.scope.startswith("total rail")
+    assert value(energy.power_w) == pytest.approx(7)
+
+
+def test_single_rails_are_not_summed_by_guess(maker: Any) -> None:
+    run = Run(maker)
+    run.read("power_w.VDD_GPU")
+    energy = leg_of(run.summary(), "fp32").energy
+    assert energy is not None and energy.per_token_j is None
+    assert energy.reason == "only VDD_GPU were read: no total, and no sum is declared"
+
+
+def test_without_a_rail_the_reason_is_what_the_source_said(maker: Any) -> None:
+    run = Run(maker)
+    maker.events.append(
+        Event(
+            leg_id=None, t_ns=maker.now, kind="absent", severity="info",
+            detail={"signal": "power_w", "source": "sysfs", "reason": "there is no power sensor"},
+        )
+    )  # fmt: skip
+    plain = leg_of(run.summary(), "fp32")
+    assert plain.power_w is None and plain.energy_per_token_j is None
+    assert plain.energy is not None and plain.energy.reason == "there is no power sensor"
+
+
+def test_answers_shorter_than_three_readings_have_no_energy(maker: Any) -> None:
+    run = Run(maker)
+    run.read(every_s=8.0)
+    plain = leg_of(run.summary(), "fp32")
+    assert plain.energy is not None and plain.energy.per_token_j is None
+    assert plain.energy.reason is not None and "24 s" in plain.energy.reason
+    assert plain.energy.left_out == 4
+
+
+def test_a_rail_that_is_suspect_gives_no_energy(maker: Any) -> None:
+    run = Run(maker)
+    run.read(quality="suspect")
+    plain = leg_of(run.summary(), "fp32")
+    assert plain.energy is not None and plain.energy.per_token_j is None
+    assert plain.energy.reason is not None
+
+
+def test_the_load_of_a_gpu_is_a_mean_over_the_decode_phases(maker: Any) -> None:
+    run = Run(maker)
+    run.read("gpu_busy_frac")  # its values do not matter, only whose time they are from
+    assert value(leg_of(run.summary(), "fp32").gpu_busy_frac) == pytest.approx(10)
