@@ -4,8 +4,8 @@
     python benchmarks/predicted_speedup.py compare FOLDER     the table, from the sessions
 
 SmolLM2-135M, both weight formats, n-gram and model drafter, K from 1 to 7. Acceptance comes from
-one run at K = 8 on the prompts of the recipe and those that were tuned on; c and v(n) from held
-passes; measured is the decode speed-up on the final prompts, of which nothing else is used. One
+one run at K = 8 on the prompts of use tuning; c and v(n) from held passes; measured is the decode
+speed-up on the final prompts and those of the recipe, of which nothing else is used. One
 call of ``collect`` records one session that is missing, so that a quiet machine is asked for
 minutes only; call it again until it says that nothing is missing. Pairs of answers of which one ran
 while something outside slowed the machine are left out of what was measured, by the times of passes

@@ -1,5 +1,7 @@
-"""How names are compared: without regard to case and to the separators ``- _ .`` and blanks."""
+"""How names are compared: without regard to case and to the separators ``- _ .`` and blanks, and
+ordered as their numbers are."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 _SEPARATORS = str.maketrans("", "", "-_. ")
@@ -32,6 +34,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     if near:
         return f"no {kind} named '{name}'; did you mean {_either(near)}?"
     return f"no {kind} named '{name}'; known: {', '.join(candidates)}"
+
+
+def numeric_order(name: str) -> list[tuple[int, str]]:
+    """A key by which cpu2 comes before cpu10."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if index % 2 else (0, part) for index, part in enumerate(parts)]
 
 
 def _either(names: list[str]) -> str:

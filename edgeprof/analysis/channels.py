@@ -2,7 +2,6 @@
 it. Unknown stays unknown, and a channel that is suspect gives no figure.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from edgeprof.naming import numeric_order
 from edgeprof.quantity import Quantity
 from edgeprof.session.columns import QUALITIES, Samples
 from edgeprof.session.records import (
@@ -212,12 +212,6 @@ def absences(session: Session, channels: Iterable[Channel]) -> list[AbsentSignal
                 ),
             )
     return sorted(found.values(), key=lambda absent: _order(absent.signal))
-
-
-def numeric_order(name: str) -> list[tuple[int, str]]:
-    """A key by which cpu2 comes before cpu10."""
-    parts = re.split(r"([0-9]{1,18})", name)
-    return [(int(part), "") if index % 2 else (0, part) for index, part in enumerate(parts)]
 
 
 def source_rank(source: str) -> int:

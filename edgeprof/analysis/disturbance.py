@@ -19,6 +19,8 @@ from edgeprof.units import show
 _OTHERS_CORES = 0.5  # that other programs took, on average over a leg
 _STOLEN_CORES = 0.25
 _SHORTEST_S = 0.2  # the system counts in hundredths of a second
+# Beside an antagonist less is too much; edgeprof's own other processes take a few hundredths.
+_OTHERS_BESIDE, _STOLEN_BESIDE = 0.15, 0.1
 _SWAPPED_BYTES = 16 << 20
 _CLOCK_DROP = 0.05  # below the median of the variant's legs
 _CLOCKS = ("emc_clock_hz", "gpu_clock_hz", "cpu_clock_hz")
@@ -82,6 +84,23 @@ def disturbed_words(
         left_out = same[0].left_out and not with_disturbed
         kept = "left out of all figures" if left_out else "in the figures all the same"
         yield f"{variant}: {legs} disturbed ({shown}), {kept}"
+
+
+def is_disturbed(attrs: Mapping[str, Any]) -> bool:
+    """Did others take processor time in a leg: other programs, or the host of a virtual machine?
+
+    ``processor`` holds seconds of a core that this process did not use; the antagonist's own are
+    none of theirs.
+    """
+    told = attrs.get("processor")
+    processor = told if isinstance(told, dict) else {}
+    wall_s = _number(processor, "wall_s")
+    if wall_s <= 0:
+        return False
+    others_s = _number(processor, "others_s")
+    others_s -= _number(attrs, "antagonist_cpu_s")
+    stolen_s = _number(processor, "stolen_s")
+    return others_s >= _OTHERS_BESIDE * wall_s or stolen_s >= _STOLEN_BESIDE * wall_s
 
 
 def _events_by_leg(events: Iterable[Event], legs: Sequence[Leg]) -> dict[int, list[Event]]:

@@ -15,8 +15,10 @@ from msgspec import Struct
 from edgeprof.analysis.board import Readings
 from edgeprof.analysis.channels import AbsentSignal, Channel
 from edgeprof.analysis.comparison import Pair
+from edgeprof.analysis.disturbance import is_disturbed
 from edgeprof.analysis.integral import LEAST_READINGS, integral, mean_over, resolution_s
 from edgeprof.analysis.statistics import bootstrap_interval, mean_of, resampled_grid
+from edgeprof.analysis.synthetic import SyntheticRuns
 from edgeprof.analysis.variants import Answer
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import Leg, Session
@@ -61,8 +63,20 @@ class Rail(NamedTuple):
     reason: str | None
 
 
+class Span(NamedTuple):
+    """What a variant or a test did from one time to another; ``prompt`` and ``repeat`` say what
+    belongs together."""
+
+    prompt: str
+    repeat: int
+    t0_ns: int
+    t1_ns: int
+    tokens: int
+    accepted: int = 0
+
+
 class _Stretch(NamedTuple):
-    """One answer's decode phase; ``area`` is the integral of a channel over it."""
+    """A span; ``area`` is the integral of a channel over it."""
 
     area: float
     seconds: float
@@ -88,7 +102,8 @@ def rail_of(readings: Readings, absent: Sequence[AbsentSignal]) -> Rail:
 
 def idle_of(session: Session, readings: Readings, rail: Rail) -> Idle | None:
     """From the idle legs; None where the session has none."""
-    legs = [leg for leg in session.legs if _is_idle(leg) and leg.status == "complete"]
+    all_legs = [leg for leg in session.legs if _is_idle(leg) and leg.status == "complete"]
+    legs = [leg for leg in all_legs if not is_disturbed(leg.attrs)] or all_legs
     if not legs:
         return None
     return Idle(
@@ -106,15 +121,39 @@ def _is_idle(leg: Leg) -> bool:
     return leg.kind == "idle" or (leg.kind == "held" and leg.attrs.get("phase") == "idle")
 
 
-def energy_of(answers: Sequence[Answer], rail: Rail, idle: Idle | None) -> Energy:
-    """Of the answers of one variant, from the first token of each to its end."""
+def decode_spans(answers: Sequence[Answer]) -> list[Span]:
+    """From the first token of each answer to its end."""
+    return [span for answer in answers if (span := _decode_span(answer)) is not None]
+
+
+def _decode_span(answer: Answer) -> Span | None:
+    request = answer.request
+    if answer.decode_s is None or request.first_token_ns is None or request.t1_ns is None:
+        return None
+    return Span(
+        prompt=request.prompt_sha256,
+        repeat=answer.repeat,
+        t0_ns=request.first_token_ns,
+        t1_ns=request.t1_ns,
+        tokens=answer.decode_tokens,
+        accepted=sum(round_.accepted for round_ in answer.rounds),
+    )
+
+
+def spans_of_test(run: SyntheticRuns) -> list[Span]:
+    """The measured part of each repeat of a synthetic test."""
+    return [Span(run.name, repeat, *measured) for repeat, *measured in run.measured]
+
+
+def energy_of(spans: Sequence[Span], rail: Rail, idle: Idle | None) -> Energy:
+    """Of all spans of one variant or test."""
     if rail.channel is None:
         return Energy(scope=None, reason=rail.reason)
-    cells = _cells(answers, rail.channel)
+    cells = _cells(spans, rail.channel)
     spent = [one for same in cells.values() for one in same]
-    left_out = len(answers) - len(spent)
+    left_out = len(spans) - len(spent)
     if not spent:
-        reason = _too_short(rail.channel) if answers else "nothing was decoded"
+        reason = _too_short(rail.channel) if spans else "nothing was decoded"
         return Energy(scope=rail.scope, left_out=left_out, reason=reason)
     window_s = rail.channel.signal.window_s
     idle_w = None if idle is None or idle.power_w is None else idle.power_w.value
@@ -150,7 +189,8 @@ def energy_ratio(pairs: Sequence[Pair], rail: Rail) -> Quantity | None:
         return None
     cells: dict[tuple[str, int], list[tuple[_Stretch, _Stretch]]] = defaultdict(list)
     for ours, theirs in pairs:
-        spent = [_stretch(answer, rail.channel) for answer in (ours, theirs)]
+        spans = [_decode_span(ours), _decode_span(theirs)]
+        spent = [None if span is None else _stretch(span, rail.channel) for span in spans]
         if spent[0] is not None and spent[1] is not None:
             cells[theirs.request.prompt_sha256, theirs.repeat].append((spent[0], spent[1]))
 
@@ -176,33 +216,29 @@ def energy_ratio(pairs: Sequence[Pair], rail: Rail) -> Quantity | None:
 
 
 def mean_while_decoding(
-    answers: Sequence[Answer], channel: Channel | None, what: str
+    spans: Sequence[Span], channel: Channel | None, what: str
 ) -> Quantity | None:
-    """The mean of a channel over the decode phases, each weighted by its length."""
+    """The mean of a channel over the spans, each weighted by its length."""
     if channel is None:
         return None
-    cells = _cells(answers, channel)
+    cells = _cells(spans, channel)
     source = f"{what} while decoding, mean over time"
     return _ratio(cells, lambda one: (one.area, one.seconds), source, channel.signal.window_s)
 
 
-def _cells(answers: Sequence[Answer], channel: Channel) -> Mapping[tuple[str, int], list[_Stretch]]:
+def _cells(spans: Sequence[Span], channel: Channel) -> Mapping[tuple[str, int], list[_Stretch]]:
     cells: dict[tuple[str, int], list[_Stretch]] = defaultdict(list)
-    for answer in answers:
-        if (spent := _stretch(answer, channel)) is not None:
-            cells[answer.request.prompt_sha256, answer.repeat].append(spent)
+    for span in spans:
+        if (spent := _stretch(span, channel)) is not None:
+            cells[span.prompt, span.repeat].append(spent)
     return cells
 
 
-def _stretch(answer: Answer, channel: Channel) -> _Stretch | None:
-    request = answer.request
-    if answer.decode_s is None or request.first_token_ns is None or request.t1_ns is None:
+def _stretch(span: Span, channel: Channel) -> _Stretch | None:
+    area = integral(channel, span.t0_ns, span.t1_ns)
+    if area is None:
         return None
-    energy_j = integral(channel, request.first_token_ns, request.t1_ns)
-    if energy_j is None:
-        return None
-    accepted = sum(round_.accepted for round_ in answer.rounds)
-    return _Stretch(energy_j, answer.decode_s, answer.decode_tokens, accepted)
+    return _Stretch(area, (span.t1_ns - span.t0_ns) / 1e9, span.tokens, span.accepted)
 
 
 def _ratio(

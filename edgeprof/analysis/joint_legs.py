@@ -24,6 +24,7 @@ from edgeprof.analysis.contention import (
     Setting,
     contended,
 )
+from edgeprof.analysis.disturbance import is_disturbed
 from edgeprof.analysis.energy import Idle, Rail
 from edgeprof.analysis.integral import mean_over
 from edgeprof.analysis.latency import seconds
@@ -37,8 +38,6 @@ from edgeprof.session.records import Leg, ModelRecord, Pass, Session
 _KINDS: Mapping[str, AntagonistKind] = {
     "read": "read", "copy": "copy", "spin": "spin", "model": "model",
 }  # fmt: skip
-_OTHERS_CORES = 0.15  # what edgeprof's own other processes take is a few hundredths
-_STOLEN_CORES = 0.1
 _RESOURCES: Mapping[str, Resource] = {"bus": "bus", "cores": "cores", "gpu": "gpu"}
 
 
@@ -273,23 +272,6 @@ class _Reduction:
         peak = bytes_per_clock * statistics.fmean(means)
         sustained = None if share is None else share * peak
         return {"peak_bytes_per_s": peak, "sustained_bytes_per_s": sustained}
-
-
-def is_disturbed(attrs: Mapping[str, Any]) -> bool:
-    """Did others take processor time in a leg: other programs, or the host of a virtual machine?
-
-    ``processor`` holds seconds of a core that this process did not use; the antagonist's own are
-    none of theirs.
-    """
-    told = attrs.get("processor")
-    processor = told if isinstance(told, dict) else {}
-    wall_s = _number(processor, "wall_s")
-    if not wall_s or wall_s <= 0:
-        return False
-    others_s = _number(processor, "others_s") or 0.0
-    others_s -= _number(attrs, "antagonist_cpu_s") or 0.0
-    stolen_s = _number(processor, "stolen_s") or 0.0
-    return others_s >= _OTHERS_CORES * wall_s or stolen_s >= _STOLEN_CORES * wall_s
 
 
 def _passes_within(stretch: _Stretch) -> float:

@@ -53,11 +53,13 @@ from edgeprof.analysis.energy import (
     Energy,
     Idle,
     Rail,
+    decode_spans,
     energy_of,
     energy_ratio,
     idle_of,
     mean_while_decoding,
     rail_of,
+    spans_of_test,
 )
 from edgeprof.analysis.forecast import Forecast, forecasts, round_times
 from edgeprof.analysis.joint_legs import Contention, contention_of
@@ -96,6 +98,7 @@ from edgeprof.analysis.verdict import Verdict, judge
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import ModelRecord, Session
 
+_GPU = "load of the GPU"
 # What would tell one machine or its owner from another has no place in a report.
 _PRIVATE = ("serial", "hostname", "host_name", "uuid", "mac_address", "user", "home", "node_name")
 
@@ -223,7 +226,7 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
         loads=loads_of(session),
         legs=[
             *(_figures(run, session, readings, rail, idle) for run in runs),
-            *(_test_figures(run, session, readings) for run in synthetic_runs(session)),
+            *(_test_figures(run, session, readings, rail, idle) for run in synthetic_runs(session)),
         ],
         comparisons=comparisons,
         draft_lengths=length_sweeps(comparisons),
@@ -319,7 +322,8 @@ def _head(session: Session, duration_s: float) -> SessionHead:
 def _figures(
     run: VariantRuns, session: Session, readings: Readings, rail: Rail, idle: Idle | None
 ) -> VariantFigures:
-    energy = energy_of(run.decoded, rail, idle)
+    spans = decode_spans(run.decoded)
+    energy = energy_of(spans, rail, idle)
     rounds = [round_ for answer in run.answers for round_ in answer.rounds]
     return VariantFigures(
         name=run.name,
@@ -338,9 +342,7 @@ def _figures(
         acceptance=None if run.drafter is None else acceptance_of(rounds),
         time_share=time_share(run),
         bandwidth=target_bandwidth(run, session.info),
-        gpu_busy_frac=mean_while_decoding(
-            run.decoded, readings.channel("gpu_busy_frac"), "load of the GPU"
-        ),
+        gpu_busy_frac=mean_while_decoding(spans, readings.channel("gpu_busy_frac"), _GPU),
         power_w=energy.power_w,
         energy_per_token_j=energy.per_token_j,
         energy=energy,
@@ -348,8 +350,12 @@ def _figures(
     )
 
 
-def _test_figures(run: SyntheticRuns, session: Session, readings: Readings) -> VariantFigures:
+def _test_figures(
+    run: SyntheticRuns, session: Session, readings: Readings, rail: Rail, idle: Idle | None
+) -> VariantFigures:
     """Nothing was answered, so there is a rate and what it took, and nothing else."""
+    spans = spans_of_test(run)
+    energy = energy_of(spans, rail, idle)
     source = "tokens over the time from the first measured pass to the last; mean over repeats"
     return VariantFigures(
         name=run.name,
@@ -368,10 +374,10 @@ def _test_figures(run: SyntheticRuns, session: Session, readings: Readings) -> V
         acceptance=None,
         time_share=None,
         bandwidth=None,
-        gpu_busy_frac=None,
-        power_w=None,
-        energy_per_token_j=None,
-        energy=None,
+        gpu_busy_frac=mean_while_decoding(spans, readings.channel("gpu_busy_frac"), _GPU),
+        power_w=energy.power_w,
+        energy_per_token_j=energy.per_token_j,
+        energy=energy,
         memory=memory_of(run.legs, readings, _memory_bytes(session)),
     )
 

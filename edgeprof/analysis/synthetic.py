@@ -12,13 +12,15 @@ from edgeprof.session.records import Leg, Pass, Session
 
 
 class SyntheticRuns(Struct, frozen=True, kw_only=True):
-    """One test of one target; ``rates`` are tokens/s, one a repeat."""
+    """One test of one target; ``rates`` are tokens/s, one a repeat. ``measured`` holds of each
+    complete leg its repeat, the start and end of what was measured, and the tokens."""
 
     name: str
     target: str
     tokens: int
     rates: list[float]
     legs: list[Leg]
+    measured: list[tuple[int, int, int, int]]
 
 
 def synthetic_runs(session: Session) -> list[SyntheticRuns]:
@@ -32,24 +34,32 @@ def synthetic_runs(session: Session) -> list[SyntheticRuns]:
             legs[str(leg.attrs["test"]), leg.variant].append(leg)
     found = []
     for (name, target), own in legs.items():
-        measured = [_measured(leg, passes[leg.id]) for leg in own if leg.status == "complete"]
+        complete = [leg for leg in own if leg.status == "complete"]
+        measured = [
+            (leg.repeat, *span) for leg in complete if (span := _measured(leg, passes[leg.id]))
+        ]
         found.append(
             SyntheticRuns(
                 name=name,
                 target=target,
-                tokens=sum(tokens for tokens, _ in measured),
-                rates=[tokens / seconds for tokens, seconds in measured if seconds > 0],
+                tokens=sum(tokens for *_, tokens in measured),
+                rates=[
+                    tokens / (t1_ns - t0_ns) * 1e9
+                    for _, t0_ns, t1_ns, tokens in measured
+                    if t1_ns > t0_ns
+                ],
                 legs=own,
+                measured=measured,
             )
         )
     return found
 
 
-def _measured(leg: Leg, passes: list[Pass]) -> tuple[int, float]:
-    """The tokens that were measured, and the seconds that they took."""
+def _measured(leg: Leg, passes: list[Pass]) -> tuple[int, int, int] | None:
+    """From when to when tokens were measured, and how many."""
     depth = leg.attrs.get("depth_tokens")
     depth_tokens = depth if isinstance(depth, int) else 0
     own = [pass_ for pass_ in passes if pass_.context_tokens >= depth_tokens]
     if not own:
-        return 0, 0.0
-    return sum(pass_.tokens for pass_ in own), (own[-1].t1_ns - own[0].t0_ns) / 1e9
+        return None
+    return own[0].t0_ns, own[-1].t1_ns, sum(pass_.tokens for pass_ in own)

@@ -58,7 +58,7 @@ class Requantised(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     def __str__(self) -> str:
         return (
-            f"{self.weights} weights stored as {', '.join(self.storages)} were rounded to 8 bits: "
+            f"rounded {self.weights} weights stored as {', '.join(self.storages)} to 8 bits: "
             f"relative error {self.relative_rms_error:.2%} (root mean square), at most "
             f"{self.largest_error_of_block:.2%} of the largest weight of a block"
         )

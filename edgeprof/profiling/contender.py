@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from edgeprof.analysis.joint_legs import is_disturbed
+from edgeprof.analysis.disturbance import is_disturbed
 from edgeprof.errors import EdgeprofError
 from edgeprof.hardware.machine import allowed_cores, pin
 from edgeprof.profiling.channel import Outbox

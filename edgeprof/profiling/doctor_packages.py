@@ -111,7 +111,8 @@ def _import(modules: Sequence[str]) -> tuple[str | None, dict[str, str], str | N
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        out = (error.stdout or b"").decode(errors="replace")
+        told = error.stdout or b""  # bytes also where text was asked for
+        out = told.decode(errors="replace") if isinstance(told, bytes) else told
         return *_progress(out), f"the import has not come back after {_WAIT_S:.0f} s"
     except OSError as error:
         return None, {}, f"{sys.executable} cannot be started: {error.strerror}"

@@ -3,9 +3,9 @@ what its wheel holds for this GPU, and what comes of one real operator. Imported
 """
 
 import importlib.metadata
-import importlib.util
 import re
 from collections.abc import Iterator, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from edgeprof.diagnosis import GpuLibrary, Provider, Runtime, RuntimeCopy
@@ -61,9 +61,9 @@ def read_runtime(
 
 
 def _folder() -> Path | None:
-    """Where the module is, without importing it."""
+    """Where the module is, without importing it, whatever this process imported before."""
     try:
-        spec = importlib.util.find_spec(_MODULE)
+        spec = PathFinder.find_spec(_MODULE)
     except (ImportError, ValueError):
         return None
     return None if spec is None or spec.origin is None else Path(spec.origin).parent

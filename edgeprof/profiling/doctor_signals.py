@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from edgeprof.analysis.channels import numeric_order
 from edgeprof.diagnosis import SignalFinding
 from edgeprof.hardware.board_files import BoardFiles
+from edgeprof.naming import numeric_order
 from edgeprof.profiling.messages import SampleJob
 from edgeprof.profiling.sampler_link import SamplerLink
 from edgeprof.session.records import Event, Sample, Signal

@@ -7,7 +7,7 @@ from edgeprof.analysis.across import Across, Difference, Ratio
 from edgeprof.quantity import Quantity
 from edgeprof.report.headline import ratio as shown_ratio
 from edgeprof.report.sections import Section, lines
-from edgeprof.report.signals import label, shown
+from edgeprof.report.signal_words import label, shown
 from edgeprof.report.table import Table
 
 _NONE = "-"

@@ -16,7 +16,7 @@ from edgeprof.analysis.thinning import Floats
 from edgeprof.analysis.timeline import Line, Moment, RoundMark, Stretch, Timeline
 from edgeprof.report.figures import PALETTE, PassSeries, RoofLine
 from edgeprof.report.printable import named
-from edgeprof.report.signals import label, scale
+from edgeprof.report.signal_words import label, scale
 from edgeprof.units import show
 
 Chart = dict[str, Any]

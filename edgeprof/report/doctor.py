@@ -19,7 +19,7 @@ from edgeprof.diagnosis import (
 )
 from edgeprof.report.printable import printable
 from edgeprof.report.sections import Section, as_markdown, as_text
-from edgeprof.report.signals import shown
+from edgeprof.report.signal_words import shown
 from edgeprof.report.table import Table, fold, key_values
 from edgeprof.units import show, show_gib
 

@@ -22,12 +22,12 @@ def energy_table(summary: Summary) -> Table:
             continue
         rows.append(
             (
-                leg.variant,
+                leg.variant if leg.kind == "decode" else f"{leg.name} {leg.variant}",
                 _shown(energy.power_w, 2),
                 _shown(energy.per_token_j, 3),
                 _shown(energy.per_accepted_token_j, 3),
                 _shown(energy.above_idle_per_token_j, 3),
-                _shown(ratios.get(leg.variant), 2),
+                _shown(ratios.get(leg.variant) if leg.kind == "decode" else None, 2),
                 str(energy.answers),
             )
         )

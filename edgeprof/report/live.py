@@ -10,10 +10,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from edgeprof.analysis.channels import numeric_order, source_rank
+from edgeprof.analysis.channels import source_rank
 from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.hardware.board_files import printable
-from edgeprof.report.signals import label, label_absent, shown
+from edgeprof.naming import numeric_order
+from edgeprof.report.signal_words import label, label_absent, shown
 from edgeprof.report.table import fold
 from edgeprof.session.records import Event, Quality, Sample, Signal, WindowKind
 from edgeprof.units import significant
@@ -29,7 +30,8 @@ _LEAST_WIDTH = 20
 
 _SINGLE = (
     "dram_bandwidth_bytes_per_s", "emc_busy_frac", "emc_clock_hz", "gpu_busy_frac", "gpu_clock_hz",
-    "cpu_busy_frac", "cpu_online", "ram_used_bytes", "ram_total_bytes", "swap_used_bytes",
+    "cpu_busy_frac", "cpu_clock_hz", "cpu_online", "ram_used_bytes", "ram_total_bytes",
+    "swap_used_bytes",
 )  # fmt: skip
 _FAMILIES = ("power_w", "temp_c", "cooling_state", "throttle_events")
 _RATED = ("dram_bandwidth_bytes_per_s", "emc_busy_frac", "gpu_busy_frac", "power_w.total",

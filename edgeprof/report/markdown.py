@@ -205,6 +205,8 @@ def _results(summary: Summary, plots: list[str], probe: MeasuredProfile | None) 
 
 def _board(summary: Summary, plots: list[str]) -> Iterator[str]:
     """What the memory bus, the rails and the sensors showed meanwhile."""
+    yield _titled("Contention", _plot("contention", plots))
+    yield _titled("Energy", _plot("energy", plots))
     yield _titled("Timeline", _plot("timeline", plots))
     yield _titled(
         "Bytes a pass",
@@ -214,7 +216,6 @@ def _board(summary: Summary, plots: list[str]) -> Iterator[str]:
     )
     yield _titled(
         "Contention",
-        _plot("contention", plots),
         pipe_table(kept_table(summary)),
         pipe_table(cost_table(summary)),
         pipe_table(curve_table(summary)),
@@ -222,12 +223,7 @@ def _board(summary: Summary, plots: list[str]) -> Iterator[str]:
     )
     yield _titled("What alternating costs", pipe_table(alternation_table(summary)))
     yield _titled(sustained_title(summary), pipe_table(sustained_table(summary)))
-    yield _titled(
-        "Energy",
-        _plot("energy", plots),
-        pipe_table(energy_table(summary)),
-        *map(escaped, energy_notes(summary)),
-    )
+    yield _titled("Energy", pipe_table(energy_table(summary)), *map(escaped, energy_notes(summary)))
     yield _titled(
         "Phases",
         pipe_table(phase_table(summary.phases, summary.session.duration_s)),
@@ -294,14 +290,16 @@ def _not_measured(summary: Summary) -> Iterator[str]:
 
 def _not_decoded(summary: Summary) -> Iterator[str]:
     """What a run of decoding lacks, less what the sources have told the reason of."""
-    told = {one.signal.partition(".")[0] for one in summary.absent}
     if reason := no_energy(summary):
         yield f"energy: {escaped(reason)}"
     for family, reason in _UNREAD.items():
-        if family not in told and not _has(summary, family):
+        told = any(one.signal.partition(".")[0] == family for one in summary.absent)
+        if not told and not _has(summary, family):
             yield reason
     if not _has(summary, "dram_bandwidth_bytes_per_s"):
         yield "bytes of the memory bus: no counter was read; bandwidth is modelled from the weights"
+    if _has(summary, "power_w") and (why := no_energy(summary)):
+        yield f"energy: {escaped(why)}"
     if summary.session.kind == "contend":
         return
     if not summary.contention.targets:

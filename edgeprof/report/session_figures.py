@@ -34,7 +34,7 @@ from edgeprof.report.measured_figures import (
     traffic_figure,
 )
 from edgeprof.report.session_tables import decoded
-from edgeprof.report.signals import label
+from edgeprof.report.signal_words import label
 from edgeprof.session.records import Session
 
 # unit -> factor from SI, and the signals that are drawn in it

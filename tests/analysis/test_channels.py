@@ -10,11 +10,11 @@ from edgeprof.analysis.channels import (
     SHORTER,
     SOURCE_ORDER,
     SignalFigures,
-    numeric_order,
     source_rank,
     span_of,
 )
 from edgeprof.analysis.summary import Summary, summarise
+from edgeprof.naming import numeric_order
 from edgeprof.session.records import Event, Leg, Pass, Sample, Signal
 from edgeprof.telemetry import source
 

@@ -177,3 +177,20 @@ def test_the_load_of_a_gpu_is_a_mean_over_the_decode_phases(maker: Any) -> None:
     run = Run(maker)
     run.read("gpu_busy_frac")  # its values do not matter, only whose time they are from
     assert value(leg_of(run.summary(), "fp32").gpu_busy_frac) == pytest.approx(10)
+
+
+def test_a_synthetic_test_has_an_energy_too(maker: Any) -> None:
+    """Twenty passes of 1 s at 6 W, after 10 s of taking in what is cached before."""
+    start_ns = maker.now
+    leg_id = maker.leg("decode", "fp32", repeat=1, attrs={"test": "tg20@d512", "depth_tokens": 512})
+    maker.run_pass(leg_id, "prefill", "fp32", 10_000, tokens=512, context_tokens=0)
+    for i in range(20):
+        maker.run_pass(leg_id, "decode", "fp32", 1000, context_tokens=512 + i)
+    maker.end_leg()
+    times = range(start_ns, maker.now + S, S // 2)
+    watts = [(t, 3.0 if t < start_ns + 9 * S else 6.0) for t in times]
+    maker.signal("power_w.total", "W", watts)
+    (test,) = summarise(maker.session()).legs
+    assert value(test.energy_per_token_j) == pytest.approx(6)
+    assert value(test.power_w) == pytest.approx(6)
+    assert test.energy is not None and test.energy.per_accepted_token_j is None

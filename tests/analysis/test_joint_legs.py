@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from edgeprof.analysis.contention import Contended
-from edgeprof.analysis.joint_legs import is_disturbed
+from edgeprof.analysis.disturbance import is_disturbed
 from edgeprof.analysis.summary import summarise
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import Pass

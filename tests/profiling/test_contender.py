@@ -82,7 +82,10 @@ def test_every_regime_is_run_and_kept(session: Session, contend: Recipe, output:
     assert session.info.complete and session.info.kind == "contend"
     assert read_session(output) == session
     names = [regime.name for _, regime in order_of_legs(contend)]
-    assert [leg.name for leg in session.legs] == [*names, "t sustained 3s"]
+    # What others disturbed is run once more, so on a busy machine some come twice.
+    assert set(names) == {leg.name for leg in session.legs[:-1]}
+    assert len(names) <= len(session.legs) - 1 <= 2 * len(names)
+    assert session.legs[-1].name == "t sustained 3s"
     assert {leg.kind for leg in session.legs} == {"contend", "idle", "sustained"}
     assert sum(leg.warmup for leg in session.legs) == 5
     assert [file.name for file in output.parent.iterdir()] == [output.name]
@@ -178,7 +181,7 @@ def test_a_sustained_leg_lasts_as_long_as_asked(session: Session) -> None:
 
 def test_idle_is_watched_in_between(session: Session) -> None:
     idle = summarise(session).idle
-    assert idle is not None and idle.duration_s == pytest.approx(0.2, abs=0.2)
+    assert idle is not None and 0.2 <= idle.duration_s < 0.8
     assert idle.power_w is None  # there is no rail here
 
 

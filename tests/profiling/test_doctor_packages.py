@@ -57,6 +57,15 @@ def test_i03_a_module_that_was_compiled_against_numpy_1_says_so(modules: Path) -
     }
 
 
+def test_an_import_that_hangs_is_given_up_and_the_rest_is_tried(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_packages, "_WAIT_S", 1.0)
+    (modules / "stuck.py").write_text("import time; time.sleep(60)\n")
+    faults = import_faults(["json", "stuck", "csv"])
+    assert faults == {"stuck": "the import has not come back after 1 s"}
+
+
 def test_looking_leaves_nothing_behind(modules: Path) -> None:
     (modules / "fine.py").write_text("value = 1\n")
     assert import_faults(["fine"]) == {}

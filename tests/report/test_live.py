@@ -66,6 +66,7 @@ def board(feed: Feed) -> Feed:
     for name, value in {
         "dram_bandwidth_bytes_per_s": 34e9, "emc_busy_frac": 0.5, "emc_clock_hz": 2.125e9,
         "gpu_busy_frac": 0.97, "gpu_clock_hz": 624e6, "cpu_busy_frac": 0.23, "cpu_online": 6,
+        "cpu_clock_hz": 1.51e9,
         "power_w.total": 7.9, "power_w.VDD_SOC": 1.5, "temp_c.cpu2": 48.0, "temp_c.cpu10": 50.5,
         "ram_used_bytes": 2.0**32, "ram_total_bytes": 2.0**33, "swap_used_bytes": 0.0,
     }.items():  # fmt: skip

@@ -8,7 +8,8 @@ import pytest
 
 from edgeprof.analysis.summary import Summary, summarise
 from edgeprof.report.markdown import markdown
-from edgeprof.report.signals import absent_lines, label, observed, shown
+from edgeprof.report.signal_words import label, shown
+from edgeprof.report.signals import absent_lines, observed
 from edgeprof.report.text import session_text
 from edgeprof.session.records import Event, Leg, Sample, Signal
 

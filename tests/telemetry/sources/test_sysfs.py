@@ -251,6 +251,7 @@ def test_a_machine_without_sensors_is_no_error(tmp_path: Path) -> None:
         "emc_clock_hz",
         "gpu_busy_frac",
         "gpu_clock_hz",
+        "cpu_clock_hz",
         "power_w",
         "temp_c",
         "cooling_state",
