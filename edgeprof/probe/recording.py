@@ -52,8 +52,9 @@ from edgeprof.runner.product import KERNELS, Kernel
 INTERRUPTED = "interrupted"
 _ROWS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64]
 _TOKENS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32]
-# Memory that no cache holds: many times the last level, which may be of a larger machine's than a
-# virtual one is told, or what is ample where none is told. A product takes its time, a pass does not.
+# Memory that no cache holds: many times the last level, as that of a virtual machine's host may be
+# larger than it is told, or what is ample where nothing is told. A pass over memory is soon done, a
+# product is not.
 _CACHES, _LEAST_BYTES = 8, 64 << 20
 _STREAM_CACHES, _STREAM_LEAST_BYTES = 16, 256 << 20
 _FEWEST_CACHES = 2
