@@ -71,8 +71,8 @@ class ModelAsked(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What to probe. The last three shrink a probe for tests: rows, seconds of warming up, and the
-    size of what is streamed."""
+    """What to probe. The last four shrink a probe: the rows of products, the tokens of passes, the
+    time for warming up and the size of what is streamed."""
 
     provider: ProviderName
     threads: int
@@ -169,7 +169,7 @@ class _Probe:
         self._save(complete=not self._wishes())
         return self._profile
 
-    def _parts(self) -> "Iterator[tuple[str, Callable[[SamplerLink], PartRuns]]]":
+    def _parts(self) -> Iterator[tuple[str, Callable[[SamplerLink], PartRuns]]]:
         for kind in ("read", "copy"):
             yield f"memory {kind}", partial(self._stream, kind)
         for kernel in KERNELS[self._request.provider]:
