@@ -353,7 +353,8 @@ def _delivered_hz(channel: Channel) -> float | None:
     if channel.signal.delivered_hz is not None:
         return channel.signal.delivered_hz
     intervals_s = channel.intervals_s
-    return len(intervals_s) / float(intervals_s.sum()) if len(intervals_s) else None
+    seconds = float(intervals_s.sum())
+    return len(intervals_s) / seconds if seconds > 0 else None
 
 
 def _why_nothing(channel: Channel, span: Span) -> str:

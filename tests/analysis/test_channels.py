@@ -152,6 +152,11 @@ def test_delivered_rate_and_jitter_are_of_what_came(board: Board) -> None:
     assert shown.asked_hz == 100.0
 
 
+def test_readings_of_one_moment_have_no_rate(board: Board) -> None:
+    board.signal("cpu_busy_frac", [(1.0, 1), (1.0, 1), (1.0, 1)])
+    assert figures(board, "cpu_busy_frac").delivered_hz is None
+
+
 def test_delivery_as_the_sampler_counted_it_comes_first(board: Board) -> None:
     board.signal("cpu_busy_frac", steady(1.0), delivered_hz=9.5, jitter_s=0.01)
     shown = figures(board, "cpu_busy_frac")
