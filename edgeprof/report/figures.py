@@ -43,7 +43,7 @@ _STYLE: Any = {  # matplotlib types its keys one by one
     "svg.hashsalt": "edgeprof",
     "svg.fonttype": "path",
 }
-_LONGEST_LABEL = 36
+_LONGEST_LABEL = 30
 _LACKING = "(? stands for characters that the font lacks)"
 _METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None, "Creator": None},
