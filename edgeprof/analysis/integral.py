@@ -44,8 +44,8 @@ def mean_over(channel: Channel, t0_ns: int, t1_ns: int) -> float | None:
 
 def resolution_s(channel: Channel) -> float:
     """What a channel cannot see into: its averaging window or the time between two readings."""
-    intervals = sorted(channel.intervals_s)
-    usual_s = intervals[len(intervals) // 2] if intervals else 0.0
+    intervals_s = channel.intervals_s
+    usual_s = float(np.median(intervals_s)) if len(intervals_s) else 0.0
     return max(usual_s, channel.signal.window_s or 0.0)
 
 
