@@ -43,6 +43,7 @@ _STYLE: Any = {  # matplotlib types its keys one by one
     "svg.hashsalt": "edgeprof",
     "svg.fonttype": "path",
 }
+_LONGEST_LABEL = 30
 _LACKING = "(? stands for characters that the font lacks)"
 _METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None, "Creator": None},
@@ -98,6 +99,8 @@ def make_legible(figure: Figure) -> None:
     def drawable(text: str) -> str:
         return "".join(c if ord(c) in glyphs or c == "\n" else "?" for c in text)
 
+    for text in _legend_texts(figure):
+        text.set_text(_fitting(text.get_text()))
     lacking = False
     for text in _texts(figure):
         shown = text.get_text()
@@ -105,7 +108,8 @@ def make_legible(figure: Figure) -> None:
         text.set_text(drawable(shown))
         lacking |= drawable(shown) != shown
     for axis in _named_axes(figure):
-        names = [label.get_text().replace(r"\$", "$") for label in axis.get_ticklabels()]
+        labels = axis.get_ticklabels()
+        names = [_fitting(label.get_text().replace(r"\$", "$")) for label in labels]
         lacking |= any(drawable(name) != name for name in names)
         escaped = [drawable(name).replace("$", r"\$") for name in names]
         axis.set_ticks(axis.get_majorticklocs(), labels=escaped)
@@ -116,13 +120,24 @@ def make_legible(figure: Figure) -> None:
 def _texts(figure: Figure) -> Iterator[Text]:
     """All texts but those at the ticks."""
     yield from figure.texts
-    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
-    for legend in legends:
-        if legend is not None:
-            yield from legend.get_texts()
+    yield from _legend_texts(figure)
     for axes in figure.axes:
         yield from (child for child in axes.get_children() if isinstance(child, Text))
         yield from (axes.xaxis.label, axes.yaxis.label)
+
+
+def _legend_texts(figure: Figure) -> Iterator[Text]:
+    for legend in (*figure.legends, *(axes.get_legend() for axes in figure.axes)):
+        if legend is not None:
+            yield from legend.get_texts()
+
+
+def _fitting(name: str) -> str:
+    """A name too long for a column loses its middle: two of them often differ at the end."""
+    if len(name) <= _LONGEST_LABEL:
+        return name
+    kept = _LONGEST_LABEL // 2
+    return f"{name[:kept]}…{name[-kept:]}"
 
 
 def _named_axes(figure: Figure) -> Iterator[Axis]:

@@ -74,3 +74,10 @@ def test_p03_what_can_be_drawn_is_left_alone() -> None:
     make_legible(figure)
     assert figure.axes[0].get_yticklabels()[0].get_text() == "Größe"
     assert figure.axes[0].get_xlabel() == "decode tokens/s"
+
+
+def test_names_too_long_for_a_column_lose_their_middle(tmp_path: Path) -> None:
+    figure = rates_figure({f"{'a' * 300} k={k}": [float(k)] for k in (4, 5)})
+    save_figure(figure, tmp_path / "f.svg")  # where the rest has room, matplotlib has no warning
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == [f"{'a' * 15}…{'a' * 11} k={k}" for k in (4, 5)]
