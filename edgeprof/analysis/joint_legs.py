@@ -22,8 +22,8 @@ from edgeprof.analysis.contention import (
     JointLeg,
     Resource,
     Setting,
-    contended,
 )
+from edgeprof.analysis.contention_curve import contended
 from edgeprof.analysis.disturbance import is_disturbed
 from edgeprof.analysis.energy import Idle, Rail
 from edgeprof.analysis.integral import mean_over

@@ -17,9 +17,8 @@ from edgeprof.analysis.contention import (
     Regime,
     Resource,
     Setting,
-    contended,
-    fit_ceiling,
 )
+from edgeprof.analysis.contention_curve import contended, fit_ceiling
 from edgeprof.quantity import Quantity
 
 GB = 1e9
