@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from edgeprof.analysis.measured_passes import whole_model
 from edgeprof.catalog import find_model
-from edgeprof.convert.folder import cached_conversion
+from edgeprof.convert.folder import WeightForm, cached_conversion
 from edgeprof.hardware.machine import usable_cores
 from edgeprof.models.cache import cache_dir
 from edgeprof.models.decoder_folder import read_decoder_folder
@@ -45,7 +45,7 @@ class Case(NamedTuple):
 
     title: str
     source: str
-    weights: str
+    weights: WeightForm
     shapes: str
     layers: int
 
@@ -65,8 +65,7 @@ def folder_of(case: Case) -> Path:
     """The real model, converted as the demo has it."""
     found = fetch(case.source)
     conversions = cache_dir() / "decoders"
-    weights = "fp32" if case.weights == "fp32" else "as-is"
-    return cached_conversion(found.path, found.sha256, cache=conversions, weights=weights).path
+    return cached_conversion(found.path, found.sha256, cache=conversions, weights=case.weights).path
 
 
 def real(folder: Path, threads: int) -> None:

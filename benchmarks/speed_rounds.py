@@ -300,7 +300,7 @@ def beside_prediction(runs: Sequence[Run], way: str, reference: str) -> tuple[fl
     seconds, predicted = [], []
     for name in (way, reference):
         used = [run for run in runs if run.way == name and run.others <= BUSY_LIMIT]
-        tokens = sum(run.tokens - 1 for run in used)
+        tokens = sum(run.tokens - 1 for run in used) or math.nan
         seconds.append(sum(run.seconds for run in used) / tokens)
         predicted.append(sum(run.predicted_s or math.nan for run in used) / tokens)
     return seconds[1] / seconds[0], predicted[1] / predicted[0]

@@ -242,9 +242,10 @@ def this_measured() -> MeasuredProfile:
 def measured_profiles() -> Iterator[MeasuredProfile]:
     """What is in the user's folder, the newest first. Files that are damaged are passed over."""
     found = []
-    for path in profiles_folder().glob("*.toml"):
-        with suppress(EdgeprofError):
-            found.append(read_measured(path))
+    with suppress(PermissionError):  # a folder that is somebody else's holds none of this user's
+        for path in profiles_folder().glob("*.toml"):
+            with suppress(EdgeprofError):
+                found.append(read_measured(path))
     yield from sorted(found, key=lambda one: one.created_utc, reverse=True)
 
 

@@ -35,9 +35,9 @@ from edgeprof.session.records import Signal
 from edgeprof.session.store import SessionWriter
 
 REAL = {
-    "cpu-contention": "contend smollm2-135m --target fp32 --antagonist read --antagonist copy"
-    " --dose 50 --dose 100 -r 4 --seconds 1.5",
-    "cpu": "run smollm2-135m -n 16 --repeats 2",
+    "cpu-contention": "contend smollm2-135m --target fp32 --dose 25 --dose 50 --dose 100 -r 4"
+    " --seconds 1",
+    "cpu": "run smollm2-135m -n 32 --repeats 1",
 }
 TRUTH = Truth(
     passes={

@@ -238,7 +238,8 @@ def test_lines_that_need_no_board_run(folder: Path) -> None:
     for line, process in zip(lines, done, strict=True):
         assert process.returncode in (0, 3, 4), f"{label(line)}: {process.stderr}"
         assert "Traceback" not in process.stderr, label(line)
-        assert process.stdout, label(line)
+        # `here` is a machine that was probed, which this one need not be.
+        assert process.stdout or "edgeprof probe" in process.stderr, label(line)
 
 
 def run(line: Line, folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -2,6 +2,7 @@
 
 import runpy
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,18 @@ def test_every_figure_has_its_csv_and_its_command_in_the_readme() -> None:
         assert line.endswith(f"| `edgeprof {arguments}` |")
 
 
+@cache
+def measured(name: str) -> dict[str, Any]:
+    """The figures of a recorded session, drawn once."""
+    figures: dict[str, Any] = MAKE["measured_figures"](name)
+    return figures
+
+
 @pytest.mark.parametrize("name", MAKE["MEASURED"])
 def test_measured_figures_show_what_their_session_holds(name: str) -> None:
     """Drawn again from the recorded session, read back from the artists."""
     folder = PLOTS / name
-    figures = MAKE["measured_figures"](name)
+    figures = measured(name)
     assert figures and {path.stem for path in folder.glob("*.svg")} == set(figures)
     for stem, figure in figures.items():
         kept = (folder / f"{stem}.csv").read_text(encoding="utf-8")
@@ -46,7 +54,7 @@ def test_measured_figures_show_what_their_session_holds(name: str) -> None:
 @pytest.mark.parametrize("name", MAKE["MEASURED"])
 def test_measured_figures_are_stamped_and_in_the_readmes(name: str) -> None:
     stems = {path.stem for path in (PLOTS / name).glob("*.svg")}
-    (stamp,) = {MAKE["measured_figures"](name)[stem]._supxlabel.get_text() for stem in stems}
+    (stamp,) = {measured(name)[stem]._supxlabel.get_text() for stem in stems}
     assert ("simulated samples" in stamp) == (not name.startswith("cpu"))
     readme = (PLOTS / "README.md").read_text(encoding="utf-8")
     for stem in stems:

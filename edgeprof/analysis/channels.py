@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from edgeprof.naming import numeric_order
 from edgeprof.quantity import Quantity
@@ -56,7 +56,8 @@ class Channel(Struct, frozen=True, kw_only=True, eq=False):
     """A signal from one source and its samples in the span; ``suspect`` says why not to believe it.
 
     ``times_ns`` and ``values`` hold the readings that are known, each at the middle of its read;
-    ``held`` says of each but the last whether nothing is missing between it and the next.
+    ``held`` says of each but the last whether nothing is missing between it and the next;
+    ``held_interval_s`` is the usual time between two that are held so, found where it is not given.
     """
 
     signal: Signal
@@ -65,6 +66,14 @@ class Channel(Struct, frozen=True, kw_only=True, eq=False):
     held: npt.NDArray[np.bool_]
     qualities: dict[Quality, int]
     suspect: str | None
+    held_interval_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Once, for it is asked for every answer: what usually lies between two readings."""
+        if self.held_interval_s is None:
+            intervals_s, middle = self.intervals_s, int(self.held.sum()) // 2
+            usual_s = float(np.partition(intervals_s, middle)[middle]) if len(intervals_s) else 0.0
+            force_setattr(self, "held_interval_s", usual_s)
 
     @property
     def n(self) -> int:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from edgeprof.analysis.latency import phase_s
 from edgeprof.analysis.pass_cost import DraftCost, VerifyCost
-from edgeprof.analysis.statistics import bootstrap_interval, resampled_grid
+from edgeprof.analysis.statistics import bootstrap_interval, grid_sums
 from edgeprof.analysis.variants import Answer, VariantRuns
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import Event
@@ -92,11 +92,11 @@ def decode_speedup(pairs: Sequence[Pair]) -> Quantity | None:
     timings = [timing for same in cells.values() for timing in same]
     if not timings:
         return None
-    whole = _rate_ratio(timings)
+    whole, sums = _rate_ratio(timings), grid_sums(cells)
     low, high = bootstrap_interval(
         len(timings),
         # A leg that ended early leaves cells empty; a draw of only those says nothing new.
-        lambda rng: _rate_ratio(drawn) if (drawn := resampled_grid(cells, rng)) else whole,
+        lambda rng: whole if (drawn := sums(rng)) is None else _ratio_of_sums(drawn),
     )
     prompts, repeats = (len({key[axis] for key in cells}) for axis in (0, 1))
     source = (
@@ -281,6 +281,9 @@ def _timing(pair: Pair) -> _Timing:
 
 
 def _rate_ratio(timings: Sequence[_Timing]) -> float:
-    totals: list[float] = [sum(column) for column in zip(*timings, strict=True)]
-    tokens, wall_s, plain_tokens, plain_s = totals
+    return _ratio_of_sums([sum(column) for column in zip(*timings, strict=True)])
+
+
+def _ratio_of_sums(sums: Sequence[float]) -> float:
+    tokens, wall_s, plain_tokens, plain_s = sums
     return tokens / wall_s * plain_s / plain_tokens

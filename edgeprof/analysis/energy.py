@@ -17,7 +17,7 @@ from edgeprof.analysis.channels import AbsentSignal, Channel
 from edgeprof.analysis.comparison import Pair
 from edgeprof.analysis.disturbance import is_disturbed
 from edgeprof.analysis.integral import LEAST_READINGS, integral, mean_over, resolution_s
-from edgeprof.analysis.statistics import bootstrap_interval, mean_of, resampled_grid
+from edgeprof.analysis.statistics import bootstrap_interval, grid_sums, mean_of
 from edgeprof.analysis.synthetic import SyntheticRuns
 from edgeprof.analysis.variants import Answer
 from edgeprof.quantity import Quantity
@@ -187,26 +187,25 @@ def energy_ratio(pairs: Sequence[Pair], rail: Rail) -> Quantity | None:
     """Joules a token with the drafter over those without; only pairs in which both have some."""
     if rail.channel is None:
         return None
-    cells: dict[tuple[str, int], list[tuple[_Stretch, _Stretch]]] = defaultdict(list)
+    cells: dict[tuple[str, int], list[tuple[float, ...]]] = defaultdict(list)
     for ours, theirs in pairs:
         spans = [_decode_span(ours), _decode_span(theirs)]
         spent = [None if span is None else _stretch(span, rail.channel) for span in spans]
         if spent[0] is not None and spent[1] is not None:
-            cells[theirs.request.prompt_sha256, theirs.repeat].append((spent[0], spent[1]))
+            both = (part for one in (spent[0], spent[1]) for part in (one.area, one.tokens))
+            cells[theirs.request.prompt_sha256, theirs.repeat].append(tuple(both))
 
-    def ratio(both: Sequence[tuple[_Stretch, _Stretch]]) -> float:
-        sums = [
-            sum(one[side].area for one in both) / sum(one[side].tokens for one in both)
-            for side in (0, 1)
-        ]
-        return sums[0] / sums[1]
+    def ratio(sums: Sequence[float]) -> float:
+        area, tokens, plain_area, plain_tokens = sums
+        return area / tokens / (plain_area / plain_tokens)
 
     found = [one for same in cells.values() for one in same]
-    if not found or sum(theirs.area for _, theirs in found) <= 0:
+    totals = [sum(column) for column in zip(*found, strict=True)]
+    if not found or totals[2] <= 0:
         return None
-    whole = ratio(found)
+    whole, sums = ratio(totals), grid_sums(cells)
     low, high = bootstrap_interval(
-        len(found), lambda rng: ratio(drawn) if (drawn := resampled_grid(cells, rng)) else whole
+        len(found), lambda rng: whole if (drawn := sums(rng)) is None else ratio(drawn)
     )
     source = f"joules a token over the baseline's, paired, {rail.scope}; {_BOOTSTRAP}"
     return Quantity(
@@ -249,18 +248,20 @@ def _ratio(
 ) -> Quantity | None:
     """The sum of the first parts over that of the second; None where that is 0."""
 
-    def ratio(drawn: Sequence[_Stretch]) -> float | None:
-        above, below = (sum(column) for column in zip(*map(parts, drawn), strict=True))
+    def ratio(sums: Sequence[float]) -> float | None:
+        above, below = sums
         return above / below if below else None
 
-    found = [one for same in cells.values() for one in same]
-    whole = ratio(found) if found else None
+    parted = {key: [parts(one) for one in same] for key, same in cells.items()}
+    found = [one for same in parted.values() for one in same]
+    whole = ratio([sum(column) for column in zip(*found, strict=True)]) if found else None
     if whole is None:
         return None
+    sums = grid_sums(parted)
 
     def draw(rng: random.Random) -> float:
-        drawn = resampled_grid(cells, rng)
-        value = ratio(drawn) if drawn else None
+        drawn = sums(rng)
+        value = None if drawn is None else ratio(drawn)
         return whole if value is None else value
 
     low, high = bootstrap_interval(len(found), draw)

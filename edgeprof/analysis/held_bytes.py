@@ -121,7 +121,6 @@ class Held(Struct, frozen=True, kw_only=True):
     draws: list[Draw]
     legs: Mapping[PhaseKey, int]
     period_s: Mapping[PhaseKey, float]
-    edges: int
 
     def band(self, values: Sequence[float]) -> tuple[float, float]:
         """The 5 % and 95 % points."""
@@ -269,7 +268,6 @@ def hold(stretches: Sequence[Stretch], delay: Delay) -> Held:
         period_s={
             key: statistics.fmean(one.period_s for one in same) for key, same in by_key.items()
         },
-        edges=delay.edges,
     )
 
 

@@ -44,9 +44,7 @@ def mean_over(channel: Channel, t0_ns: int, t1_ns: int) -> float | None:
 
 def resolution_s(channel: Channel) -> float:
     """What a channel cannot see into: its averaging window or the time between two readings."""
-    intervals = sorted(channel.intervals_s)
-    usual_s = intervals[len(intervals) // 2] if intervals else 0.0
-    return max(usual_s, channel.signal.window_s or 0.0)
+    return max(channel.held_interval_s or 0.0, channel.signal.window_s or 0.0)
 
 
 def _trapezoids(channel: Channel, t0_ns: int, t1_ns: int) -> tuple[float, float]:

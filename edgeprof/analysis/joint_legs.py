@@ -129,7 +129,7 @@ class _Reduction:
         self._model = session.info.models.get(target)
         self._models = session.info.models
         self._device = session.info.device
-        self._alone = [s for s in stretches if _text(s.leg, "antagonist") is None]
+        self._alone = [s for s in stretches if s.leg.attrs.get("antagonist") is None]
         names = (_text(leg, "antagonist") for leg in session.legs if leg.kind == "contend")
         self._named = list(dict.fromkeys(name for name in names if name is not None))
         self._antagonists = self._known_antagonists()
@@ -172,7 +172,9 @@ class _Reduction:
     def _joint_leg(self, stretch: _Stretch) -> JointLeg | None:
         """None for a leg of an antagonist that nothing is known of, or without any overlap."""
         leg, name = stretch.leg, _text(stretch.leg, "antagonist")
-        if stretch.seconds <= 0 or (name is not None and name not in self._antagonists):
+        if stretch.seconds <= 0:
+            return None
+        if leg.attrs.get("antagonist") is not None and name not in self._antagonists:
             return None
         times = [seconds(pass_) for pass_ in stretch.target]
         rate = _passes_within(stretch) / stretch.seconds if name is not None else None

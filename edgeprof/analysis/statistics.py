@@ -1,4 +1,4 @@
-"""Figures with their 95 % intervals, from the standard library alone.
+"""Figures with their 95 % intervals, but for grids from the standard library alone.
 
 Means carry Student's t interval, which stays honest at three repeats; medians and ratios a
 percentile bootstrap. Resampling is seeded: the same session always gives the same report.
@@ -111,15 +111,35 @@ def resampled(values: Sequence[T], rng: random.Random) -> list[T]:
     return rng.choices(values, k=len(values))
 
 
-def resampled_grid(cells: Mapping[tuple[Row, Column], Sequence[T]], rng: random.Random) -> list[T]:
-    """Rows and columns drawn with replacement, and all that lies where they cross.
+def grid_sums(
+    cells: Mapping[tuple[Row, Column], Sequence[Sequence[float]]],
+) -> Callable[[random.Random], list[float] | None]:
+    """Draws rows and columns with replacement, and adds up what lies where they cross.
 
     Answers to one prompt have much in common, and so have the answers of one repeat, which ran one
-    after the other; drawing whole rows and columns keeps both in the interval.
+    after the other; drawing whole rows and columns keeps both in the interval. Every cell holds
+    tuples of one length; what comes back are their sums, place by place, or None where a draw hit
+    no cell. Sums of products, for there may be thousands of cells and a thousand draws.
     """
-    rows = resampled(list(dict.fromkeys(row for row, _ in cells)), rng)
-    columns = resampled(list(dict.fromkeys(column for _, column in cells)), rng)
-    return [value for row in rows for column in columns for value in cells.get((row, column), ())]
+    import numpy as np
+
+    rows = {row: place for place, row in enumerate(dict.fromkeys(row for row, _ in cells))}
+    columns = {name: place for place, name in enumerate(dict.fromkeys(name for _, name in cells))}
+    width = max((len(one) for same in cells.values() for one in same), default=0)
+    table = np.zeros((width + 1, len(rows), len(columns)))  # the last layer counts
+    for (row, column), same in cells.items():
+        for one in same:
+            table[:, rows[row], columns[column]] += (*one, 1.0)
+
+    def draw(rng: random.Random) -> list[float] | None:
+        by_row, by_column = (
+            np.bincount(rng.choices(range(count), k=count), minlength=count)
+            for count in (len(rows), len(columns))
+        )
+        *sums, hit = (by_row @ table @ by_column).tolist()
+        return sums if hit else None
+
+    return draw
 
 
 def bootstrap_interval(

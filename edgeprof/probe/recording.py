@@ -52,8 +52,12 @@ from edgeprof.runner.product import KERNELS, Kernel
 INTERRUPTED = "interrupted"
 _ROWS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64]
 _TOKENS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32]
-# Memory that no cache holds: several times the last level, or what is ample where none is told.
-_CACHES, _FEWEST_CACHES, _LEAST_BYTES = 4, 2, 64 << 20
+# Memory that no cache holds: many times the last level, as that of a virtual machine's host may be
+# larger than it is told, or what is ample where nothing is told. A pass over memory is soon done, a
+# product is not.
+_CACHES, _LEAST_BYTES = 8, 64 << 20
+_STREAM_CACHES, _STREAM_LEAST_BYTES = 16, 256 << 20
+_FEWEST_CACHES = 2
 _STREAM_BUDGET_S, _PRODUCT_BUDGET_S, _MODEL_BUDGET_S = 1.5, 6.0, 20.0
 _SAMPLE_EVERY_S = 0.5
 _BEFORE_S = 1.0
@@ -67,8 +71,8 @@ class ModelAsked(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What to probe. The last three shrink a probe for tests: rows, seconds of warming up, and the
-    size of what is streamed."""
+    """What to probe. The last four shrink a probe: the rows of products, the tokens of passes, the
+    time for warming up and the size of what is streamed."""
 
     provider: ProviderName
     threads: int
@@ -165,7 +169,7 @@ class _Probe:
         self._save(complete=not self._wishes())
         return self._profile
 
-    def _parts(self) -> "Iterator[tuple[str, Callable[[SamplerLink], PartRuns]]]":
+    def _parts(self) -> Iterator[tuple[str, Callable[[SamplerLink], PartRuns]]]:
         for kind in ("read", "copy"):
             yield f"memory {kind}", partial(self._stream, kind)
         for kernel in KERNELS[self._request.provider]:
@@ -176,7 +180,7 @@ class _Probe:
             yield "EMC counters", self._emc
 
     def _stream(self, kind: Literal["read", "copy"], sampler: SamplerLink) -> PartRuns:
-        size_bytes = self._size_bytes()
+        size_bytes = self._stream_bytes()
         job = self._job(part=kind, size_bytes=size_bytes, budget_s=_STREAM_BUDGET_S)
         runs = run_part(replace(job, rounds=(7, 200)), sampler, self.watcher, self._wishes)
         seconds = runs.seconds[kind].get(1)
@@ -191,7 +195,7 @@ class _Probe:
     def _kernel(self, kernel: Kernel, sampler: SamplerLink) -> PartRuns:
         job = self._job(
             part="product",
-            size_bytes=self._size_bytes(),
+            size_bytes=self._room_for(_CACHES, _LEAST_BYTES),
             sizes=list(self._request.rows),
             weights=kernel.weights,
             accuracy_level=kernel.accuracy_level,
@@ -221,7 +225,7 @@ class _Probe:
         return runs
 
     def _emc(self, sampler: SamplerLink) -> PartRuns:
-        job = self._job(part="load", size_bytes=self._size_bytes())
+        job = self._job(part="load", size_bytes=self._stream_bytes())
         found, cause = calibrate_board(job, self._root, self._wishes)
         self._profile = replace(self._profile, emc=found)
         return PartRuns(cause=cause)
@@ -232,12 +236,15 @@ class _Probe:
             provider=request.provider, threads=request.threads, warm_s=request.warm_s, **what
         )
 
-    def _size_bytes(self) -> int:
-        """What is streamed. Raises EnvironmentFault where memory has no room for so much that it is
-        not a cache that is measured."""
+    def _stream_bytes(self) -> int:
+        return self._room_for(_STREAM_CACHES, _STREAM_LEAST_BYTES)
+
+    def _room_for(self, caches: int, least_bytes: int) -> int:
+        """What is streamed: so many times the last level of cache, as far as there is room. Raises
+        EnvironmentFault where that is so little that a cache would be measured."""
         wanted = self._request.size_bytes
         if wanted is None:
-            wanted = max(_CACHES * (self._cache_bytes or 0), _LEAST_BYTES)
+            wanted = max(caches * (self._cache_bytes or 0), least_bytes)
         room = affordable_bytes(self._root)
         least = min(_FEWEST_CACHES * (self._cache_bytes or 0), wanted)
         if room is not None and room < max(least, 1 << 20):

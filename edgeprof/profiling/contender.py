@@ -146,6 +146,7 @@ class _Contending:
         self._stack = stack
         self._names = {key: ModelName(key, m.provider) for key, m in job.models.items()}
         self._antagonists: dict[str, _Antagonist] = {}
+        self._target_span: tuple[int, int] | None = None  # of the leg in hand
 
         everywhere = allowed_cores()
         self._target_cores = set(self._contention.target_cores or everywhere)
@@ -242,11 +243,15 @@ class _Contending:
     ) -> None:
         """Passes of the target until the time is over, or a rest where it does not run."""
         until_ns = _clock() + round(seconds * 1e9)
+        self._target_span = None
         while (now_ns := _clock()) < until_ns:
             if antagonist is not None:
                 antagonist.look()
             if regime.target is not None:
-                self._journal.run(leg, "decode", self._names[self._target], self._held.run())
+                run = self._held.run()
+                first_ns = run.t0_ns if self._target_span is None else self._target_span[0]
+                self._target_span = first_ns, run.t1_ns
+                self._journal.run(leg, "decode", self._names[self._target], run)
             else:
                 self._journal.rest(min((until_ns - now_ns) / 1e9, _LOOK_S))
 
@@ -282,12 +287,22 @@ class _Contending:
         phase: Phase = "draft" if model else "antagonist"
         size = (1, self._recipe.held_context_tokens) if model else (0, 0)
         leg.attrs["antagonist_cpu_s"] = sum(one.cpu_s for one in ran)
+        leg.attrs["overlap_s"] = self._overlap_s(ran)
         wall_s = max(one.wall_s for one in ran)
         leg.attrs["core_share"] = sum(one.cpu_s for one in ran) / wall_s if wall_s > 0 else None
         names = self._names.get(name, ModelName(name, "cpu"))
         for stream, one in enumerate(ran, start=1):
             for t0_ns, t1_ns in one.stamps_ns:
                 self._journal.run(leg, phase, names, ModelRun(*size, t0_ns, t1_ns), stream=stream)
+
+    def _overlap_s(self, ran: list[Ran]) -> float | None:
+        """From the moment at which all that ran had begun to that at which the first ended."""
+        spans = [(one.stamps_ns[0][0], one.stamps_ns[-1][1]) for one in ran if one.stamps_ns]
+        if self._target_span is not None:
+            spans.append(self._target_span)
+        if not spans:
+            return None
+        return max(min(t1 for _, t1 in spans) - max(t0 for t0, _ in spans), 0) / 1e9
 
     def _sustain(self, sustained: Sustained) -> None:
         time.sleep(_PARKING_S)

@@ -25,8 +25,9 @@ from edgeprof.telemetry.source import POLLED, BoardFigures, SourceName
 from edgeprof.telemetry.sources.jtop_faults import SOCKET
 from edgeprof.telemetry.sources.tegrastats import find_tegrastats
 
-_LEAST_S = 1.5  # what is read once a second has come
-_MOST_S = 10.0  # a jtop service that hangs is given up after 8
+_LEAST_S = 1.2  # after the first reading; what is read once a second has come by then
+_SILENT_S = 2.0  # a sampler that has opened all there is and gives nothing has nothing to give
+_MOST_S = 15.0  # a jtop service that hangs is given up after 8
 _TURN_S = 0.1
 _READINGS = 64
 _BOARD = ("emc_busy_frac", "emc_clock_hz", "dram_bandwidth_bytes_per_s", "gpu_busy_frac",
@@ -48,8 +49,15 @@ def read_signals(board: BoardFigures) -> list[SignalFinding]:
         SamplerLink(SampleJob(board=board), heard.take) as link,
     ):
         link.attach(selector)
-        while (spent := time.monotonic() - begin) < _MOST_S:
-            if spent >= _LEAST_S and link.settled and heard.all_told:
+        first_s: float | None = None
+        settled_s: float | None = None
+        while (spent_s := time.monotonic() - begin) < _MOST_S:
+            first_s = spent_s if first_s is None and heard.readings else first_s
+            settled_s = spent_s if settled_s is None and link.settled else settled_s
+            if first_s is not None and spent_s - first_s >= _LEAST_S and link.settled:
+                if heard.all_told:
+                    break
+            elif first_s is None and settled_s is not None and spent_s - settled_s >= _SILENT_S:
                 break
             for _ in selector.select(_TURN_S):
                 link.receive()
@@ -61,6 +69,7 @@ class _Heard:
     """What the sampler told."""
 
     def __init__(self, sources: Sequence[SourceName]) -> None:
+        self.readings = 0
         self._sources = sources
         self._signals: dict[int, Signal] = {}
         self._latest: dict[int, Sample] = {}
@@ -73,6 +82,7 @@ class _Heard:
         elif isinstance(record, Event):
             self._events.append(record)
         else:
+            self.readings += 1
             reads = self._reads.setdefault(record.signal_id, deque(maxlen=_READINGS))
             reads.append(record.t1_ns - record.t0_ns)
             if record.value is not None or record.signal_id not in self._latest:

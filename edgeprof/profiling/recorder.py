@@ -19,7 +19,7 @@ from edgeprof import errors as faults
 from edgeprof.analysis.attribution import BANDWIDTH
 from edgeprof.analysis.disturbance import neighbours
 from edgeprof.analysis.held_bytes import held_seconds
-from edgeprof.errors import EdgeprofError, EnvironmentFault
+from edgeprof.errors import EdgeprofError, EnvironmentFault, UsageFault
 from edgeprof.hardware.memory_state import read_memory_state
 from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.process_end import speaks_of_memory
@@ -96,6 +96,11 @@ def record(
     KeyboardInterrupt where that was Ctrl-C.
     """
     check_output(output, force=force)
+    if not recipe.prompts and not recipe.tests:
+        raise UsageFault(
+            f"recipe {recipe.name} has neither prompts nor tests to run; edgeprof contend does "
+            "what its contention says"
+        )
     job = plan_job(recipe, folders)
     return _record(job, output, progress, sources, force=force, on_token=on_token)
 

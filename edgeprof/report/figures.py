@@ -26,7 +26,7 @@ WIDTH_INCHES = 85 / 25.4  # a column of text, at which figures are to be read
 FONT, SMALL_FONT = 7.0, 6.0  # points; what is set smaller cannot be read at this width
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-HATCHES = ("", "////", "....", "xxxx", "----", "||||")
+HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "||||")
 
 # Okabe and Ito's palette, which stays apart for colour-blind readers; black last.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

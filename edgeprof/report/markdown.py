@@ -67,6 +67,7 @@ PLOTS = {
 }
 
 _UNREAD = {
+    "power_w": "power and energy: no power sensor was read in this session",
     "gpu_busy_frac": "GPU load: no GPU was read in this session",
     "temp_c": "temperatures: no sensor was read",
 }
@@ -290,8 +291,6 @@ def _not_measured(summary: Summary) -> Iterator[str]:
 
 def _not_decoded(summary: Summary) -> Iterator[str]:
     """What a run of decoding lacks, less what the sources have told the reason of."""
-    if reason := no_energy(summary):
-        yield f"energy: {escaped(reason)}"
     for family, reason in _UNREAD.items():
         told = any(one.signal.partition(".")[0] == family for one in summary.absent)
         if not told and not _has(summary, family):

@@ -137,7 +137,8 @@ def contention_figure(curves: Sequence[ContentionCurve]) -> Figure:
                 axes.axvline(curve.knee_bytes_per_s / 1e9, color=colour, linewidth=0.6, ls=":")
         axes.set_xlabel("bandwidth of the antagonist (GB/s)")
         axes.set_ylabel("target's speed,\nshare of alone")
-        axes.set_ylim(bottom=0)
+        highest = max((spread.value for curve in curves for _, spread in curve.points), default=1.0)
+        axes.set_ylim(0, 1.3 * max(highest, 1.0))  # a wide band goes on beyond the frame
         axes.set_xlim(left=0)
         if curves:
             figure.legend(loc="outside upper left", ncols=1)

@@ -39,7 +39,8 @@ def test_what_does_not_hold_still_is_unstable(values: list[float], unstable: boo
 def test_v_is_the_time_over_that_of_one() -> None:
     one, four = pass_costs({4: [0.03, 0.03, 0.03], 1: [0.02, 0.02, 0.02]})
     assert (one.tokens, one.cost.value, one.time_s.value) == (1, 1.0, 0.02)
-    assert (four.tokens, four.cost.value) == (4, pytest.approx(1.5))
+    assert four.tokens == 4
+    assert four.cost.value == pytest.approx(1.5)
 
 
 def test_no_v_without_passes_of_one() -> None:
@@ -64,7 +65,8 @@ def test_the_best_length_follows_the_measured_costs() -> None:
     """v = 1 for up to 3 tokens and 10 at 4: with a free draft K = 2 brings 1 + a + a^2."""
     found = {(b.acceptance, b.draft_cost): b for b in best_lengths({1: 1.0, 3: 1.0, 4: 10.0})}
     best = found[0.8, 0.0]
-    assert (best.draft_length, best.speedup) == (2, pytest.approx(2.44))
+    assert best.draft_length == 2
+    assert best.speedup == pytest.approx(2.44)
     # with c = 0.1: 2.44 / 1.2 against 1.8 / 1.1
     assert found[0.8, 0.1].speedup == pytest.approx(2.44 / 1.2)
 

@@ -6,11 +6,11 @@ import pytest
 
 from edgeprof.analysis.statistics import (
     bootstrap_interval,
+    grid_sums,
     mean_of,
     median_of,
     percentile,
     ratio_of_medians,
-    resampled_grid,
     standard_deviation,
     student_t_95,
 )
@@ -71,16 +71,25 @@ def test_bootstrap_of_one_observation_has_no_band() -> None:
 
 
 def test_whole_rows_and_columns_are_drawn() -> None:
-    cells = {("a", 1): [11], ("a", 2): [12], ("b", 1): [21], ("b", 2): [22]}
-    draws = {tuple(sorted(resampled_grid(cells, random.Random(seed)))) for seed in range(200)}
+    values = {("a", 1): 1.0, ("a", 2): 100.0, ("b", 1): 10_000.0, ("b", 2): 1e6}
+    sums = grid_sums({cell: [(value,)] for cell, value in values.items()})
+    draws = {sums(random.Random(seed))[0] for seed in range(200)}  # type: ignore[index]
     # Two rows of aa, ab, bb cross two columns of 11, 12, 22: nine draws, no other.
     assert draws == {
-        tuple(sorted(10 * row + column for row in rows for column in columns))
-        for rows in ((1, 1), (1, 2), (2, 2))
+        sum(values[row, column] for row in rows for column in columns)
+        for rows in ("aa", "ab", "bb")
         for columns in ((1, 1), (1, 2), (2, 2))
     }
 
 
-def test_cells_that_are_missing_are_left_out() -> None:
-    draw = resampled_grid({("a", 1): [11]}, random.Random(0))
-    assert draw == [11]
+def test_sums_are_place_by_place_over_all_of_a_cell() -> None:
+    sums = grid_sums({("a", 1): [(1.0, 10.0), (2.0, 20.0)]})
+    assert sums(random.Random(0)) == [3.0, 30.0]
+
+
+def test_a_draw_that_hits_no_cell_says_nothing() -> None:
+    sums = grid_sums({("a", 1): [(1.0,)], ("b", 2): [(1.0,)]})
+    draws = [sums(random.Random(seed)) for seed in range(50)]
+    assert None in draws
+    # aa or bb with 11 or 22 is 4 or nothing, all else hits two
+    assert {draw[0] for draw in draws if draw is not None} == {2.0, 4.0}

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -64,15 +65,17 @@ def test_csv_is_what_verify_cost_takes(
     assert (rows[3]["n_tokens"], rows[3]["pass_cost_vs_1"]) == ("8", "3.5")
 
 
+def heights(line: Any) -> list[float]:
+    return [float(y) for y in line.get_ydata()]
+
+
 def test_the_plot_draws_roofs_points_and_both_curves(this_profile: MeasuredProfile) -> None:
     from edgeprof.report.measured_figure import probe_figure
 
     roofs, costs = probe_figure(this_profile).axes
-    points = [line for line in roofs.lines if len(line.get_xdata()) == 4]
-    assert [list(line.get_ydata()) for line in points] == [
-        pytest.approx([96e9, 160e9, 192e9, 384e6 * 8 / 0.014])
-    ]
-    curves = [list(line.get_ydata()) for line in costs.lines]
+    points = [heights(line) for line in roofs.lines if len(heights(line)) == 4]
+    assert points == [pytest.approx([96e9, 160e9, 192e9, 384e6 * 8 / 0.014])]
+    curves = [heights(line) for line in costs.lines]
     assert [1.0, 1.2, 2.0, 3.5] in curves
     assert [pytest.approx(v) for v in (1, 1, 1.6, 3.2)] in curves
     assert [1.0, 1.25, 1.5] in curves  # of the model

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -32,11 +33,11 @@ def operators(path: Path) -> Counter[str]:
     ],
 )
 def test_the_graph_is_that_of_the_converted_model(
-    tmp_path: Path, architecture: str, storage: str, settings: dict[str, object]
+    tmp_path: Path, architecture: str, storage: str, settings: dict[str, Any]
 ) -> None:
     gguf = write_decoder_gguf(
         tmp_path / "m.gguf", architecture, storage=storage, hidden=256, ffn=512, **settings
-    )  # type: ignore[arg-type]
+    )
     real = convert(gguf, tmp_path / "real")
     spec, _ = find_model(str(gguf))
     stack = build_decoder(spec, spec.layers, tmp_path, context_tokens=64)

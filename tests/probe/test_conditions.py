@@ -1,6 +1,7 @@
 """What makes a probe's figures those of a moment, and that it says so."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,11 +9,15 @@ from edgeprof.hardware.measured import Conditions, Range
 from edgeprof.probe.conditions import Watcher, disturbances
 from edgeprof.session.records import Event, Sample, Signal
 
-QUIET = {"others_cpu_share_before": 0.01, "others_cpu_share": 0.02, "stolen_cpu_share": 0.0}
+QUIET: dict[str, Any] = {
+    "others_cpu_share_before": 0.01,
+    "others_cpu_share": 0.02,
+    "stolen_cpu_share": 0.0,
+}
 
 
-def told(provider: str = "cpu", **found: object) -> list[str]:
-    return [*disturbances(Conditions(**{**QUIET, **found}), provider)]  # type: ignore[arg-type]
+def told(provider: str = "cpu", **found: Any) -> list[str]:
+    return [*disturbances(Conditions(**{**QUIET, **found}), provider)]
 
 
 def test_a_quiet_machine_is_not_disturbed() -> None:
@@ -32,7 +37,7 @@ def test_a_quiet_machine_is_not_disturbed() -> None:
         ({"events": {"throttling": 3}}, "throttling: told 3 times"),
     ],
 )
-def test_a_disturbed_probe_says_so(found: dict[str, object], words: str) -> None:
+def test_a_disturbed_probe_says_so(found: dict[str, Any], words: str) -> None:
     (sentence,) = told(**found)
     assert words in sentence
 

@@ -27,7 +27,7 @@ from edgeprof.profiling.contention_plan import (
     order_of_legs,
     plan_contention,
 )
-from edgeprof.profiling.recorder import record_contention
+from edgeprof.profiling.recorder import record, record_contention
 from edgeprof.recipe import Contention, ModelUse, Recipe, Sustained
 from edgeprof.session.records import Leg, Session
 from edgeprof.session.store import read_session
@@ -106,6 +106,9 @@ def test_joint_legs_hold_the_passes_of_both(session: Session) -> None:
             # last: nothing of the target's time is spoilt by a start.
             assert streams[1][0].t1_ns <= streams[0][0].t0_ns
             assert streams[1][-1].t1_ns >= streams[0][-1].t0_ns - 50_000_000
+            ended_ns = min(streams[0][-1].t1_ns, streams[1][-1].t1_ns)
+            both_s = (ended_ns - streams[0][0].t0_ns) / 1e9
+            assert leg.attrs["overlap_s"] == pytest.approx(both_s)
         elif leg.kind == "contend":
             assert set(streams) == ({0} if leg.attrs.get("antagonist") is None else {1})
 
@@ -264,6 +267,15 @@ def test_a_drafter_may_not_be_named_like_a_stream(recipe: Recipe) -> None:
     drafters = {"read": recipe.drafters["d"]}
     with pytest.raises(UsageFault, match="'read'"):
         contention_recipe(replace(recipe, drafters=drafters))
+
+
+def test_a_recipe_of_contention_alone_has_nothing_to_run(
+    recipe: Recipe, folders: Folders, tmp_path: Path
+) -> None:
+    alone = replace(recipe, prompts=[], contention=Contention())
+    with pytest.raises(UsageFault, match="neither prompts nor tests"):
+        record(alone, folders, tmp_path / "s.sqlite", progress=Quiet())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_only_what_is_run_is_loaded(recipe: Recipe) -> None:

@@ -122,7 +122,7 @@ def test_p11_board_names_its_release_and_power_mode(made_session: Session) -> No
 
 def test_not_measured_gives_reasons(document: str) -> None:
     missing = section(document, "Not measured")
-    assert "energy: no power rail was read in this session" in missing
+    assert "power and energy: no power sensor was read" in missing
     assert "bandwidth is modelled" in missing
     assert "temperatures" not in missing  # one zone was read
 

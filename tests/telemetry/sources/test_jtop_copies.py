@@ -45,11 +45,11 @@ def test_i06_every_copy_is_listed_and_the_service_has_its_version(tmp_path: Path
             f"{PIPX}/bin/jtop": "#!",
             **metadata(f"{HOME}/.local/share/uv/tools/jetson-stats/lib/python3.12/site-packages",
                        "7.2.0"),
-            **metadata("/work/venv/lib/python3.10/site-packages", "7.2.1"),
+            **metadata("/srv/venv/lib/python3.10/site-packages", "7.2.1"),
             **service("/usr/local/bin/jtop --force"),
         },
     )  # fmt: skip
-    found = installs(tmp_path, "/work/venv")
+    found = installs(tmp_path, "/srv/venv")
     assert [(copy.version, copy.script) for copy in found.copies] == [
         ("7.2.1", None),
         ("4.3.2", "/usr/local/bin/jtop"),
@@ -87,11 +87,11 @@ def test_i06_no_client_of_the_services_release_is_a_fault_with_the_version_to_in
         tmp_path,
         {
             **metadata("/opt/jtop/lib/python3.10/site-packages", "4.3.2"),
-            **metadata("/work/venv/lib/python3.10/site-packages", "7.2.1"),
+            **metadata("/srv/venv/lib/python3.10/site-packages", "7.2.1"),
             **service("/opt/jtop/bin/python -m jtop"),
         },
     )
-    found = installs(tmp_path, "/work/venv", "/opt/jtop")
+    found = installs(tmp_path, "/srv/venv", "/opt/jtop")
     lone = Installs(copies=found.copies[:1], service=found.service)
     reason, fix = fault(lone, socket=True)
     assert "service is jetson-stats 4.3.2, the client 7.2.1" in reason
