@@ -156,6 +156,10 @@
       event.preventDefault();
       look(figure, LOOKS[event.key]);
     });
+    if (coarse) {  // a swipe belongs to the page; a tap still comes as a click and tells
+      place.addEventListener("touchstart", (event) => event.stopPropagation(),
+        { capture: true, passive: true });
+    }
     place.on("plotly_relayout", () => say(figure));
     say(figure);
   }
