@@ -15,7 +15,7 @@ PRODUCT = vars(worker)["Product"]
 def work(job: Order, outbox: Outbox, control: Control) -> None:
     """The second product of a job, which comes after the rows, is its end."""
     assert isinstance(job, ProbeJob)
-    made = []
+    made: list[Any] = []
 
     def product(*arguments: Any) -> Any:
         if made:
