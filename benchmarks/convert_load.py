@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,8 @@ def main() -> None:
     if given.step is None:
         measure()
         return
-    seconds = {"convert": convert, "load": load}[given.step](*given.arguments)
+    steps: dict[str, Callable[..., float]] = {"convert": convert, "load": load}
+    seconds = steps[given.step](*given.arguments)
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps([seconds, peak_bytes]))
 

@@ -228,10 +228,16 @@ def _run(worker: Worker, answer: Mapping[str, Any], **told: Any) -> Run:
         text=hashlib.sha256(json.dumps(tokens).encode()).hexdigest()[:12],
         seconds=answer["seconds"],
         passes=dict(passes),
-        rounds=tuple(map(sum, zip(*answer["rounds"], strict=True))) if passes else None,
+        rounds=_sums(answer["rounds"]) if passes else None,
         predicted_s=_predicted_s(passes, worker.ready) if passes else None,
         **told,
     )
+
+
+def _sums(rounds: Sequence[Sequence[int]]) -> tuple[int, int, int]:
+    """Drafted, evaluated and accepted tokens of all rounds."""
+    drafted, evaluated, accepted = (sum(column) for column in zip(*rounds, strict=True))
+    return drafted, evaluated, accepted
 
 
 def _predicted_s(passes: Mapping[str, int], ready: Mapping[str, Any]) -> float:
