@@ -75,7 +75,7 @@ def main() -> None:
     if given.step is None:
         measure()
         return
-    seconds = {"convert": convert, "load": load}[given.step](*given.arguments)
+    seconds = (convert if given.step == "convert" else load)(*given.arguments)
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps([seconds, peak_bytes]))
 

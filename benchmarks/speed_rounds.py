@@ -75,7 +75,7 @@ class Run(Struct, frozen=True, kw_only=True):
     seconds: float
     others: float
     passes: dict[str, int] = {}
-    rounds: tuple[int, int, int] | None = None
+    rounds: tuple[int, ...] | None = None
     predicted_s: float | None = None
 
     @property
