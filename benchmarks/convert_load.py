@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +75,7 @@ def main() -> None:
     if given.step is None:
         measure()
         return
-    steps: dict[str, Callable[..., float]] = {"convert": convert, "load": load}
-    seconds = steps[given.step](*given.arguments)
+    seconds = (convert if given.step == "convert" else load)(*given.arguments)
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps([seconds, peak_bytes]))
 
