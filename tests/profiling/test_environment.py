@@ -79,6 +79,8 @@ def test_of_a_board_it_says_how_it_is_set(tmp_path: Path) -> None:
         "jetpack": "6.2",
         "power_mode": "7W",
         "clocks": "EMC free, 204 to 2133 MHz",
+        "bytes_per_emc_clock": 32.0,  # 128 bit, twice a clock
+        "sustained_share": 0.85,  # as the profile has it
     }
     write(clock / "min_rate", "2133000000\n")
     assert describe_device(tmp_path)["clocks"] == "EMC pinned at 2133 MHz"
