@@ -239,12 +239,11 @@ def _channel(signal: Signal) -> Channel:
 
 
 def _from_session(session: Session, chosen: Mapping[int, Signal]) -> Iterator[Moment]:
+    """Values only: what the first source said word for word stays in the session replayed."""
     samples = (sample for sample in session.samples if sample.signal_id in chosen)
     for (t1_ns, t0_ns), together in groupby(sorted(samples, key=_times), key=_times):
         told = {
-            chosen[sample.signal_id].name: _replayed(
-                Reading(sample.value, sample.raw, sample.quality)
-            )
+            chosen[sample.signal_id].name: _replayed(Reading(sample.value, None, sample.quality))
             for sample in together
         }
         yield Moment(t0_ns, t1_ns, told)
