@@ -26,6 +26,7 @@ from edgeprof.telemetry.sources.sysfs_emc import has_counter, open_clock, open_c
 _IDLE_S, _HOLD_S, _REST_S, _CYCLES = 6.0, 6.0, 6.0, 2
 _INTERVAL_S = 0.01
 _LOADING_S = 30.0
+_ENDING_S = 2.0
 _LEAST_EXPLAINED = 0.9
 _CLOCK_MOVED = 1.02
 
@@ -220,9 +221,11 @@ class _ChildLoad:
             self.poll(wait_s=0.1)
 
     def poll(self, wait_s: float = 0.0) -> None:
+        """Waits for the first message at most: a fast load always has another one under way."""
         while self._child is not None and self._child.open:
             if not select.select([self._child.descriptor], [], [], wait_s)[0]:
                 return
+            wait_s = 0.0
             for message in self._child.receive():
                 if isinstance(message, Failed):
                     raise EnvironmentFault(message.message)
@@ -234,8 +237,9 @@ class _ChildLoad:
         if self._child is None:
             return
         self._child.stop()
-        until_s = time.monotonic() + 2.0
+        until_s = time.monotonic() + _ENDING_S
         while self._child.open and time.monotonic() < until_s:
             self.poll(wait_s=0.05)
         self._child.end()
+        self._child.gone(_ENDING_S)
         self._child = None
