@@ -83,7 +83,7 @@ def plan_sections(result: Plan, names: Sequence[ModelName]) -> Iterator[Section]
     if not result.fit.fits:
         yield fit_section(result.fit, result.draft is not None)
     yield Section("", lines(warnings(target, result.draft)))
-    yield Section("", lines([_answer(result), _draft_line(result), _wall(result)]))
+    yield Section("", lines([_answer(result), _draft_line(result), _wall(result), *_hint(result)]))
     yield Section("Cost of a target pass over n tokens, v(n)", [_verify_table(result)])
     if result.kernels and not result.measured_tokens:  # else one cost is all kernels'
         yield Section(_at("By kernel", result), [_kernel_table(result)])
@@ -139,6 +139,20 @@ def _wall(result: Plan) -> str:
     if result.device.peak_bandwidth_bytes_per_s is None:
         by = f"{result.data_type}, as measured"
     return f"On paper verifying turns compute-bound at {tokens} tokens ({by})."
+
+
+def _hint(result: Plan) -> Iterator[str]:
+    """That a v(n) was measured here, and not taken: nobody said of which kernel or model."""
+    measured = result.device.measured
+    if measured is None or result.measured_tokens:
+        return
+    timed = [one.name for one in measured.models if len(one.passes) > 1]
+    timed += [one.label for one in measured.kernels if len(one.passes) > 1]
+    if timed:
+        yield (
+            f"A probe measured v(n) here, of {', '.join(timed)}: --verify-cost PROFILE"
+            " --verify-target NAME takes it in place of what is expected."
+        )
 
 
 def _verify_table(result: Plan) -> Table:

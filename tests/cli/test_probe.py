@@ -206,6 +206,20 @@ def test_plan_takes_machine_and_costs_from_a_profile(
     assert found["best_speedup"] == pytest.approx(2.952 / 1.5)
 
 
+def test_plan_names_the_costs_that_a_probe_measured_and_nobody_chose(
+    save: Save, this_profile: MeasuredProfile
+) -> None:
+    path = save(this_profile)
+    arguments = ["plan", "--device", "here", "--target", "qwen2.5-7b:q4_k_m", "--draft-cost", "0"]
+    hint = "--verify-cost PROFILE --verify-target NAME"
+    text = " ".join(run(*arguments).stdout.split())
+    names = [one.name for one in this_profile.models] + [one.label for one in this_profile.kernels]
+    assert hint in text and f"v(n) here, of {', '.join(names)}:" in text
+    assert hint not in " ".join(run(*arguments, "--verify-cost", str(path)).stdout.split())
+    board = ["plan", "--device", "agx-orin-64", "--target", "7b-q4", "--draft-cost", "0"]
+    assert hint not in " ".join(run(*board).stdout.split())
+
+
 def test_verify_cost_of_a_kernel_by_name(save: Save, this_profile: MeasuredProfile) -> None:
     path = save(this_profile)
     assert read_verify_cost(path, "int4:4") == {1: 1.0, 2: 1.2, 4: 2.0, 8: 3.5}
