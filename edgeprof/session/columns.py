@@ -91,7 +91,11 @@ class Columns(Sequence[R], Generic[R]):
     def _of_owner(self: Self, owner: int) -> Self:
         """Those of one signal or request, none of them copied."""
         owners = self._columns[self.owner]
-        return self._part(slice(owners.searchsorted(owner), owners.searchsorted(owner, "right")))
+        limits = np.iinfo(owners.dtype)
+        if not limits.min <= owner <= limits.max:
+            return self._part(slice(0))
+        wanted = owners.dtype.type(owner)  # another type would have all owners cast each time
+        return self._part(slice(owners.searchsorted(wanted), owners.searchsorted(wanted, "right")))
 
     def chunks(self: Self) -> Iterator[Self]:
         """All of them, some thousands at a time."""
