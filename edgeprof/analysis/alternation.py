@@ -9,6 +9,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from edgeprof.analysis.board import Readings, clock_change
@@ -89,10 +91,10 @@ def _difference(isolated: Sequence[Pass], in_situ: Sequence[Pass]) -> Quantity:
     answers: dict[int | None, list[float]] = defaultdict(list)
     for pass_ in in_situ:
         answers[pass_.request_id].append(seconds(pass_))
-    groups = list(answers.values())
+    groups = [np.array(times) for times in answers.values()]
 
-    def difference(drawn: Sequence[Sequence[float]], base: Sequence[float]) -> float:
-        return statistics.median(s for group in drawn for s in group) - statistics.median(base)
+    def difference(drawn: Sequence[npt.NDArray[np.float64]], base: Sequence[float]) -> float:
+        return float(np.median(np.concatenate(drawn)) - np.median(base))
 
     def draw(rng: random.Random) -> float:
         return difference(resampled(groups, rng), resampled(held, rng))

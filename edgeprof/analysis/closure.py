@@ -3,6 +3,7 @@ left over is interference. Pure arithmetic.
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from edgeprof.analysis.held_bytes import (
     Draw,
     Held,
     Trace,
-    mean_bytes,
+    held_value,
     share_inside,
     trace_of,
     widened_band,
@@ -29,12 +30,14 @@ _SEED = 0
 
 
 class Closure(Struct, frozen=True, kw_only=True):
-    """Of one variant's real decoding: ``interference_frac`` is measured over held, less 1."""
+    """Of one variant's real decoding: ``interference_frac`` is measured over held, less 1;
+    ``held_bytes_by_phase`` add up to ``held_bytes``."""
 
     variant: str
     answers: int
     seconds: float
     held_bytes: float
+    held_bytes_by_phase: dict[str, float]
     measured_bytes: float
     interference_frac: Quantity
 
@@ -85,12 +88,14 @@ def _close(
     estimate = _balance(windows, figures.estimate, models)
     if estimate is None:
         return "not every kind of pass in it was held"
-    measured, held = estimate
+    measured, by_phase = estimate
+    held = sum(by_phase.values())
     return Closure(
         variant=run.name,
         answers=len(windows),
         seconds=sum(w.trace.seconds for w in windows),
         held_bytes=held,
+        held_bytes_by_phase=by_phase,
         measured_bytes=measured,
         interference_frac=_interference(measured / held - 1, windows, figures, models),
     )
@@ -101,7 +106,7 @@ def _interference(
 ) -> Quantity:
     rng = random.Random(_SEED)
     drawn = [_balance(resampled(windows, rng), draw, models) for draw in figures.draws]
-    ratios = [balance[0] / balance[1] - 1 for balance in drawn if balance is not None]
+    ratios = [one[0] / sum(one[1].values()) - 1 for one in drawn if one is not None]
     low, high = widened_band(value, ratios, len(windows))
     return Quantity(
         value=value,
@@ -137,19 +142,19 @@ def _window(answer: Answer, channel: Channel, delay_s: float) -> _Window | None:
 
 def _balance(
     windows: Sequence[_Window], draw: Draw, models: Mapping[str, ModelRecord]
-) -> tuple[float, float] | None:
-    """Measured and held bytes, idle subtracted; of the latter the keys and values by which the
-    depth differs from the one held are those of the model."""
-    measured = held = 0.0
+) -> tuple[float, dict[str, float]] | None:
+    """Measured bytes and held ones by phase, idle subtracted; of the latter the keys and values by
+    which the depth differs from the one held are those of the model."""
+    measured, held = 0.0, defaultdict[str, float](float)
     for window in windows:
         rate = window.trace.level(draw.delay_s) - draw.idle_bytes_per_s
         measured += rate * window.trace.seconds
         for (phase, model, tokens), (count, depth) in window.passes.items():
-            expected = mean_bytes(draw.bytes_per_pass, phase, model, tokens)
+            expected = held_value(draw.bytes_per_pass, phase, model, tokens)
             if expected is None:
                 return None
             held_depth = next(k.context_tokens for k in draw.bytes_per_pass if k.model == model)
             record = models.get(model)
             kv_bytes = 0 if record is None else record.kv_bytes_per_token or 0
-            held += count * expected + kv_bytes * (depth - count * held_depth)
-    return (measured, held) if held > 0 else None
+            held[phase] += count * expected + kv_bytes * (depth - count * held_depth)
+    return (measured, dict(held)) if sum(held.values()) > 0 else None

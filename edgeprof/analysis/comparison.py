@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from edgeprof.analysis.latency import phase_s
+from edgeprof.analysis.latency import seconds_by_phase
 from edgeprof.analysis.pass_cost import DraftCost, VerifyCost
 from edgeprof.analysis.statistics import bootstrap_interval, grid_sums
 from edgeprof.analysis.variants import Answer, VariantRuns
@@ -122,9 +122,8 @@ def round_cost(pairs: Sequence[Pair]) -> RoundCost | None:
         return None
     total = [sum(column) for column in zip(*map(_timing, timed), strict=True)]
     tokens, wall_s, plain_tokens, plain_s = total
-    draft_s, verify_s, decode_s = (
-        sum(phase_s(answer, phase) for answer in answers) for phase in ("draft", "verify", "decode")
-    )
+    taken_s = seconds_by_phase(answers)
+    draft_s, verify_s, decode_s = (taken_s[phase] for phase in ("draft", "verify", "decode"))
     unit = rounds * plain_s / plain_tokens
     return RoundCost(
         tokens=tokens / rounds,

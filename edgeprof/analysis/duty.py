@@ -14,7 +14,7 @@ from edgeprof.analysis.held_bytes import (
     Draw,
     Held,
     Stretch,
-    mean_bytes,
+    held_value,
     slope_and_intercept,
     stretches_of,
     widened_band,
@@ -83,8 +83,8 @@ def _check(
         for i, value in enumerate(estimate)
     )
     held = figures.estimate.bytes_per_pass
-    held_draft = mean_bytes(held, "draft", drafter, 1)
-    held_verify = mean_bytes(held, "verify", target, tokens)
+    held_draft = held_value(held, "draft", drafter, 1)
+    held_verify = held_value(held, "verify", target, tokens)
     return DutyCheck(
         target=target,
         drafter=drafter,

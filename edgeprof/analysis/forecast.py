@@ -134,7 +134,8 @@ def round_times(
     plain_s = _plain_s(plain)
     rounds = [found for answer in run.decoded for found in rounds_with_passes(answer)]
     passes = [one for _, own in rounds for one in own]
-    targets = [(between(held_s, p.tokens), seconds(p)) for p in passes if p.phase != "draft"]
+    held_at = {tokens: between(held_s, tokens) for tokens in {p.tokens for p in passes}}
+    targets = [(held_at[p.tokens], seconds(p)) for p in passes if p.phase != "draft"]
     known = [(held, taken) for held, taken in targets if held is not None]
     if plain_s is None or not known:
         return None

@@ -365,15 +365,15 @@ def share_inside(one: Pass, t0_ns: int, t1_ns: int) -> float:
     return max(inside, 0) / whole if whole > 0 else 0.0
 
 
-def mean_bytes(
-    bytes_per_pass: Mapping[PhaseKey, float], phase: str, model: str, tokens: int
+def held_value(
+    per_pass: Mapping[PhaseKey, float], phase: str, model: str, tokens: int
 ) -> float | None:
     """Of a pass by what was held: at its size, or on the straight line between its neighbours; a
     draft that takes in two tokens at once reads its weights once all the same."""
     roles = ("draft",) if phase == "draft" else ("decode", "verify")
     known = {
         key.tokens: value
-        for key, value in bytes_per_pass.items()
+        for key, value in per_pass.items()
         if key.model == model and key.phase in roles
     }
     if not known:

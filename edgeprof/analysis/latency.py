@@ -4,6 +4,8 @@ Prefill is apart from decoding: a decode rate starts at the first token and does
 """
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import get_args
 
 from msgspec import Struct
 
@@ -11,7 +13,7 @@ from edgeprof.analysis.acceptance import LONGEST_ROUND
 from edgeprof.analysis.statistics import mean_of, percentile
 from edgeprof.analysis.variants import Answer, VariantRuns
 from edgeprof.quantity import Quantity
-from edgeprof.session.records import Pass
+from edgeprof.session.records import Pass, Phase
 
 
 class InterTokenLatency(Struct, frozen=True, kw_only=True):
@@ -89,10 +91,8 @@ def time_share(runs: VariantRuns) -> TimeShare | None:
     wall_s = sum(answer.decode_s or 0.0 for answer in runs.decoded)
     if not wall_s:
         return None
-    draft, verify, decode = (
-        sum(phase_s(answer, phase) for answer in runs.decoded) / wall_s
-        for phase in ("draft", "verify", "decode")
-    )
+    taken_s = seconds_by_phase(runs.decoded)
+    draft, verify, decode = (taken_s[phase] / wall_s for phase in ("draft", "verify", "decode"))
 
     def share(value: float, what: str) -> Quantity:
         return Quantity(
@@ -108,6 +108,15 @@ def time_share(runs: VariantRuns) -> TimeShare | None:
         decode=share(decode, "one-token target passes"),
         other=share(1 - draft - verify - decode, "time outside any pass"),
     )
+
+
+def seconds_by_phase(answers: Iterable[Answer]) -> Mapping[str, float]:
+    """What the passes of each phase took, all answers together; 0 where there was none."""
+    taken_s = dict.fromkeys(get_args(Phase), 0.0)
+    for answer in answers:
+        for pass_ in answer.passes:
+            taken_s[pass_.phase] += seconds(pass_)
+    return taken_s
 
 
 def phase_s(answer: Answer, phase: str) -> float:

@@ -74,7 +74,7 @@ def held_passes(session: Session, held: str) -> dict[str, list[Pass]]:
         if leg.kind == "held" and not leg.warmup and leg.attrs.get("held") == held
     }
     found: dict[str, list[Pass]] = defaultdict(list)
-    for pass_ in session.passes:
+    for pass_ in session.passes if legs else ():
         if pass_.leg_id in legs:
             found[legs[pass_.leg_id]].append(pass_)
     return found

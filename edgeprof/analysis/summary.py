@@ -88,6 +88,13 @@ from edgeprof.analysis.pass_cost import (
     target_bandwidth,
     verify_costs,
 )
+from edgeprof.analysis.phase_shares import (
+    HeldPower,
+    PhaseShares,
+    energy_shares,
+    held_power,
+    traffic_shares,
+)
 from edgeprof.analysis.phases import CommandFigures, PhaseFigures, command_of, phases_of
 from edgeprof.analysis.provenance import sample_counts
 from edgeprof.analysis.round_terms import RoundTerms, round_terms
@@ -121,7 +128,7 @@ class SessionHead(Struct, frozen=True, kw_only=True):
 
 class VariantFigures(Struct, frozen=True, kw_only=True):
     """One variant (``kind`` is decode) or one synthetic test of a target (``kind`` is test), its
-    repeats together and warm-up left out."""
+    repeats together and warm-up left out. A test has no shares of phases."""
 
     name: str
     kind: str
@@ -144,6 +151,8 @@ class VariantFigures(Struct, frozen=True, kw_only=True):
     energy_per_token_j: Quantity | None
     energy: Energy | None
     memory: Memory | None
+    traffic_share: PhaseShares | None = None
+    energy_share: PhaseShares | None = None
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -213,6 +222,12 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
     absent = absences(session, channels)
     rail = rail_of(readings, absent)
     idle = idle_of(session, readings, rail)
+    held, attribution = held_power(session, rail), attribution_of(session, runs, channels, readings)
+    no_bandwidth = None if readings.channel(BANDWIDTH) else _unread(BANDWIDTH, absent)
+
+    def traffic(run: VariantRuns) -> PhaseShares:
+        return traffic_shares(run, attribution, no_bandwidth)
+
     comparisons = [
         _compare(run, plain_variant(runs, run.target), session, readings, rail, costs, disturbances)
         for run in runs
@@ -225,7 +240,7 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
         models=info.models,
         loads=loads_of(session),
         legs=[
-            *(_figures(run, session, readings, rail, idle) for run in runs),
+            *(_figures(run, session, readings, held, idle, traffic(run)) for run in runs),
             *(_test_figures(run, session, readings, rail, idle) for run in synthetic_runs(session)),
         ],
         comparisons=comparisons,
@@ -239,7 +254,7 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
         absent=absent,
         command=command_of(session),
         phases=phases_of(session, readings.channel(BANDWIDTH)),
-        attribution=attribution_of(session, runs, channels, readings),
+        attribution=attribution,
         idle=idle,
         contention=contention_of(session, runs, readings, rail, idle),
         disturbed=disturbances,
@@ -319,11 +334,25 @@ def _head(session: Session, duration_s: float) -> SessionHead:
     )
 
 
+def _unread(name: str, absent: Sequence[AbsentSignal]) -> str:
+    """Why a signal was not read."""
+    found = (one for one in absent if one.signal == name)
+    one = next(found, None)
+    if one is None:
+        return f"{name} was not read"
+    return f"not measured: {one.reason}" + (f"; {one.fix}" if one.fix else "")
+
+
 def _figures(
-    run: VariantRuns, session: Session, readings: Readings, rail: Rail, idle: Idle | None
+    run: VariantRuns,
+    session: Session,
+    readings: Readings,
+    held: HeldPower,
+    idle: Idle | None,
+    traffic: PhaseShares,
 ) -> VariantFigures:
     spans = decode_spans(run.decoded)
-    energy = energy_of(spans, rail, idle)
+    energy = energy_of(spans, held.rail, idle)
     rounds = [round_ for answer in run.answers for round_ in answer.rounds]
     return VariantFigures(
         name=run.name,
@@ -347,6 +376,8 @@ def _figures(
         energy_per_token_j=energy.per_token_j,
         energy=energy,
         memory=memory_of(run.legs, readings, _memory_bytes(session)),
+        traffic_share=traffic,
+        energy_share=energy_shares(run, held),
     )
 
 

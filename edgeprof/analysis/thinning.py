@@ -1,5 +1,7 @@
 """Long series thinned for drawing: what stands out stays, the rest is kept in the session only."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -24,5 +26,15 @@ def thinned(times: Floats, values: Floats, most: int) -> npt.NDArray[np.intp]:
     stretch = np.minimum((times - start) // width, stretches - 1)
     first = np.flatnonzero(np.diff(stretch, prepend=-1.0))
     last = np.append(first[1:], count) - 1
-    by_value = np.lexsort((values, stretch))  # within each stretch; places are those of ``stretch``
-    return np.unique(np.concatenate([first, last, by_value[first], by_value[last]]))
+    lowest, highest = (
+        _first_equal(values, extreme.reduceat(values, first), first)
+        for extreme in (np.minimum, np.maximum)
+    )
+    return np.unique(np.concatenate([first, last, lowest, highest]))
+
+
+def _first_equal(values: Floats, wanted: Floats, first: npt.NDArray[np.intp]) -> Any:
+    """The place of the first value in each stretch that is the one wanted of it."""
+    lengths = np.diff(first, append=len(values))
+    places = np.flatnonzero(values == np.repeat(wanted, lengths))
+    return places[np.searchsorted(places, first)]

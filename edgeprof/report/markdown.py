@@ -33,6 +33,7 @@ from edgeprof.report.session_tables import (
     pass_table,
     repeat_table,
     round_table,
+    share_notes,
     share_table,
     synthetic_table,
     term_table,
@@ -184,6 +185,7 @@ def _results(summary: Summary, plots: list[str], probe: MeasuredProfile | None) 
     yield _titled(
         "Where the time goes",
         pipe_table(share_table(summary)),
+        *map(escaped, share_notes(summary)),
         _plot("time-share", plots),
         _balance(summary),
     )

@@ -7,6 +7,8 @@ from pathlib import PurePath
 from typing import Any
 
 from edgeprof.analysis.comparison import Output
+from edgeprof.analysis.latency import TimeShare
+from edgeprof.analysis.phase_shares import PhaseShares
 from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.analysis.summary import Comparison, Summary, VariantFigures
 from edgeprof.quantity import Quantity
@@ -76,17 +78,45 @@ def decoded(summary: Summary) -> list[VariantFigures]:
 
 
 def share_table(summary: Summary) -> Table:
-    """What a round gave and where the decode time went."""
-    headers = ("variant", "tokens a round", "draft", "verify", "decode", "other")
+    """What a round gave, and where time, memory traffic and energy of decoding went."""
+    headers = ("variant", "share of", "tokens a round", "draft", "verify", "decode", "other")
     rows = []
     for leg in decoded(summary):
-        share, acceptance = leg.time_share, leg.acceptance
-        if share is None:
-            continue
-        parts = (share.draft, share.verify, share.decode, share.other)
+        acceptance = leg.acceptance
         length = 1.0 if acceptance is None else acceptance.mean_acceptance_length
-        rows.append((leg.variant, f"{length:.2f}", *(_percent(part.value) for part in parts)))
-    return Table(headers, rows)
+        for what, share in _shared(leg):
+            if share is None or share.draft is None:
+                continue
+            parts = [getattr(share, part) for part in ("draft", "verify", "decode", "other")]
+            cells = (_percent(part.value) for part in parts)
+            rows.append((leg.variant, what, f"{length:.2f}", *cells))
+    return Table(headers, rows, left=2)
+
+
+def share_notes(summary: Summary) -> list[str]:
+    """Why there are no shares of the traffic or the energy, where there are none."""
+    missing: dict[tuple[str, str], list[str]] = {}
+    for leg in decoded(summary):
+        for what, share in _shared(leg):
+            if isinstance(share, PhaseShares) and share.reason is not None:
+                missing.setdefault((what, share.reason), []).append(leg.variant)
+    every = [leg.variant for leg in decoded(summary) if _shared(leg)]
+    lines = []
+    for (what, reason), variants in missing.items():
+        whose = "" if variants == every else f" of {', '.join(variants)}"
+        lines.append(f"No shares of the {what}{whose}: {reason}.")
+    return lines
+
+
+def _shared(leg: VariantFigures) -> tuple[tuple[str, TimeShare | PhaseShares | None], ...]:
+    """Nothing was decoded where there are no shares of the time."""
+    if leg.time_share is None:
+        return ()
+    return (
+        ("time", leg.time_share),
+        ("memory traffic", leg.traffic_share),
+        ("energy", leg.energy_share),
+    )
 
 
 def rate(leg: VariantFigures) -> str:

@@ -30,6 +30,7 @@ from edgeprof.report.printable import printable
 from edgeprof.report.session_tables import (
     ceiling_table,
     pass_table,
+    share_notes,
     share_table,
     synthetic_table,
     term_table,
@@ -65,7 +66,8 @@ def _sections(summary: Summary, width: int, probe: MeasuredProfile | None) -> It
     title = "Synthetic tests: random tokens, mean and standard deviation of n repeats"
     yield _section(title, synthetic_table(summary), width)
     yield _noted(SWEEP_TITLE, sweep_table(summary), sweep_notes(summary), width)
-    yield _section("Where the decode time goes", share_table(summary), width)
+    title = "Where time, memory traffic and energy of decoding go"
+    yield _noted(title, share_table(summary), share_notes(summary), width)
     title = "A round beside one plain token: speed-up = tokens / (1 + the terms), in plain tokens"
     yield _section(title, term_table(summary), width)
     title = "v(n): the time of an n-token pass over that of a one-token pass, from held passes"

@@ -7,6 +7,7 @@ of the memory.
 
 import types
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, overload
 
 import numpy as np
@@ -46,13 +47,25 @@ class Columns(Sequence[R], Generic[R]):
 
         Raises TypeError or ValueError for what is no number.
         """
-        kinds = {name: _dtype(annotation) for name, annotation in cls.annotations().items()}
-        table = np.fromiter(rows, dtype=np.dtype(list(kinds.items())), count=count)
-        order = np.argsort(table[cls.owner], kind="stable")
-        columns = {name: table[name][order] for name in kinds}
-        if count and columns[cls.owner][0] >= 0:
-            highest = columns[cls.owner][-1]
-            columns[cls.owner] = columns[cls.owner].astype(np.min_scalar_type(highest))
+        columns = {
+            name: np.empty(count, _dtype(annotation))
+            for name, annotation in cls.annotations().items()
+        }
+        left, place = islice(rows, count), 0
+        # A column of some rows at a time: twice as fast as row by row.
+        while chunk := list(islice(left, _CHUNK)):
+            end = place + len(chunk)
+            for column, values in zip(columns.values(), zip(*chunk, strict=True), strict=True):
+                column[place:end] = np.fromiter(values, column.dtype, len(chunk))
+            place = end
+        if place < count:
+            raise ValueError(f"{place} rows instead of {count}")
+        owners = columns[cls.owner]
+        if count and owners.min() >= 0:  # small numbers are sorted much faster
+            owners = columns[cls.owner] = owners.astype(np.min_scalar_type(owners.max()))
+        order = owners.argsort(kind="stable")
+        for name in columns:
+            columns[name] = columns[name][order]
         return cls(columns)
 
     @classmethod
@@ -78,7 +91,11 @@ class Columns(Sequence[R], Generic[R]):
     def _of_owner(self: Self, owner: int) -> Self:
         """Those of one signal or request, none of them copied."""
         owners = self._columns[self.owner]
-        return self._part(slice(owners.searchsorted(owner), owners.searchsorted(owner, "right")))
+        limits = np.iinfo(owners.dtype)
+        if not limits.min <= owner <= limits.max:
+            return self._part(slice(0))
+        wanted = owners.dtype.type(owner)  # another type would have all owners cast each time
+        return self._part(slice(owners.searchsorted(wanted), owners.searchsorted(wanted, "right")))
 
     def chunks(self: Self) -> Iterator[Self]:
         """All of them, some thousands at a time."""

@@ -37,6 +37,7 @@ C = TypeVar("C", bound="Columns[Any]")
 
 LARGEST_FILE_BYTES = 2 << 30
 _MOST_ROWS = 20_000_000
+_CHUNK = 1000  # rows at a time
 _SHORT_TEXT_BYTES = 32
 _LONGEST_CAUSE = 120  # SQLite quotes a damaged text in full
 _SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -312,16 +313,25 @@ def _read_table(path: Path, connection: sqlite3.Connection, table: Table) -> lis
     order = "id" if "id" in names else "rowid"
     rows = connection.execute(f'SELECT {selected} FROM "{table.name}" ORDER BY {order}')
     rows.row_factory = None
-    for row in rows:
-        if len(records) >= _MOST_ROWS:
+    while chunk := rows.fetchmany(_CHUNK):
+        if len(records) + len(chunk) > _MOST_ROWS:
             raise FileFault(f"{path}: table {table.name} has more than {_MOST_ROWS} rows")
         try:
-            records.append(table.from_row(dict(zip(names, row, strict=True))))
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise FileFault(
-                f"{path}: table {table.name}, row {len(records) + 1}: {error}"
-            ) from error
+            records += table.from_rows([dict(zip(names, row, strict=True)) for row in chunk])
+        except (msgspec.MsgspecError, RecursionError):
+            records += _one_by_one(path, table, names, chunk, len(records))
     return records
+
+
+def _one_by_one(
+    path: Path, table: Table, names: list[str], chunk: list[tuple[Any, ...]], before: int
+) -> Iterator[Struct]:
+    """The records in some rows, to tell which of them is none."""
+    for number, row in enumerate(chunk, start=before + 1):
+        try:
+            yield table.from_row(dict(zip(names, row, strict=True)))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise FileFault(f"{path}: table {table.name}, row {number}: {error}") from error
 
 
 def _read_columns(path: Path, connection: sqlite3.Connection, kind: "type[C]") -> "C":

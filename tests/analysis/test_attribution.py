@@ -11,11 +11,13 @@ from msgspec.structs import replace
 from edgeprof.analysis.attribution import Attribution, attribution_of
 from edgeprof.analysis.board import Readings
 from edgeprof.analysis.channels import channels_of
-from edgeprof.analysis.summary import summarise
+from edgeprof.analysis.phase_shares import PhaseShares
+from edgeprof.analysis.summary import Summary, VariantFigures, summarise
 from edgeprof.analysis.variants import variants_of
 from edgeprof.quantity import Quantity
 from edgeprof.report.markdown import markdown
 from edgeprof.report.text import session_text
+from edgeprof.session.columns import Samples
 from edgeprof.session.records import Event, Sample, Session
 from edgeprof.session.store import read_session
 
@@ -166,3 +168,29 @@ def test_reports_show_bytes_and_reasons(session: Callable[..., Path]) -> None:
         assert "The counter lags by" in text and "interference" in text
     decoded = replace(stored, legs=[leg for leg in stored.legs if leg.kind == "decode"])
     assert "Bytes a pass are not told: no phase was held" in markdown(summarise(decoded))
+
+
+def speculative(summary: Summary) -> VariantFigures:
+    (found,) = summary.legs
+    return found
+
+
+def parts(shares: PhaseShares | None) -> list[float]:
+    assert shares is not None and shares.reason is None
+    return [value(one) for one in (shares.draft, shares.verify, shares.decode, shares.other)]
+
+
+def test_known_bytes_give_their_shares(session: Callable[..., Path]) -> None:
+    """A round is three draft passes of 0.4 GB and a verify pass of 4.2 GB."""
+    summary = summarise(read_session(session(answer_s=8.0)))
+    shares = speculative(summary).traffic_share
+    assert parts(shares) == pytest.approx([1.2 / 5.4, 4.2 / 5.4, 0.0, 0.0], abs=0.02)
+    for text in (session_text(summary, 200), markdown(summary)):
+        assert "memory traffic" in text
+
+
+def test_the_reason_of_a_bandwidth_that_was_not_read_is_told(session: Callable[..., Path]) -> None:
+    stored = read_session(session())
+    bare = replace(stored, signals=[], samples=Samples.of([]))
+    shares = speculative(summarise(bare)).traffic_share
+    assert shares == PhaseShares(reason="dram_bandwidth_bytes_per_s was not read")

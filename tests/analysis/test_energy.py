@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from edgeprof.analysis.phase_shares import PhaseShares
 from edgeprof.analysis.summary import Summary, VariantFigures, summarise
 from edgeprof.quantity import Quantity
+from edgeprof.report.markdown import markdown
 from edgeprof.session.records import Event
 
 MS = 1_000_000
@@ -194,3 +196,73 @@ def test_a_synthetic_test_has_an_energy_too(maker: Any) -> None:
     assert value(test.energy_per_token_j) == pytest.approx(6)
     assert value(test.power_w) == pytest.approx(6)
     assert test.energy is not None and test.energy.per_accepted_token_j is None
+
+
+def parts(shares: PhaseShares | None) -> list[float]:
+    assert shares is not None and shares.reason is None
+    return [value(one) for one in (shares.draft, shares.verify, shares.decode, shares.other)]
+
+
+def hold(run: Run, phase: Any, model: str, tokens: int, watts: float, seconds: float) -> None:
+    """Passes for ``seconds`` at one power, which begins before and ends after them, as that
+    before it ends later than its work."""
+    maker = run.maker
+    maker.now += 2 * S
+    run._levels.append((maker.now, watts))
+    attrs = {"held": "bytes", "phase": phase, "tokens": tokens, "context_tokens": 9}
+    leg_id = maker.leg("held", model, attrs=attrs)
+    maker.now += 2 * S
+    for _ in range(10):
+        maker.run_pass(leg_id, phase, model, seconds * 100, tokens=tokens)
+    maker.now += 2 * S
+    maker.end_leg()
+
+
+def test_energy_is_power_of_held_passes_by_their_time(maker: Any) -> None:
+    """With the draft an answer takes 12 s at 12 W: 2.4 s of draft passes, 8 s of verify passes.
+    Plain it takes 16 s at 10 W, all of it passes."""
+    run = Run(maker)
+    hold(run, "draft", "draft", 1, 6.0, 10)
+    hold(run, "verify", "fp32", 3, 15.0, 10)
+    hold(run, "decode", "fp32", 1, 9.0, 10)
+    run.read()
+    summary = run.summary()
+    joules = 12 * DRAFT_W
+    expected = [2.4 * 6 / joules, 8 * 15 / joules, 0.0, 1 - (2.4 * 6 + 8 * 15) / joules]
+    assert parts(leg_of(summary, "fp32+draft k=2").energy_share) == pytest.approx(expected)
+    plain = parts(leg_of(summary, "fp32").energy_share)
+    assert plain == pytest.approx([0.0, 0.0, 0.9, 0.1])
+    rows = [line.strip("| ").split(" | ") for line in markdown(summary).splitlines()]
+    told = [[cell.strip() for cell in row] for row in rows if len(row) == 7]
+    assert ["fp32", "energy", "1.00", "0 %", "0 %", "90 %", "10 %"] in told
+
+
+def test_without_energy_there_is_a_reason(maker: Any) -> None:
+    run = Run(maker)
+    run.read()
+    shares = leg_of(run.summary(), "fp32").energy_share
+    assert shares == PhaseShares(reason="no kind of pass was held")
+    assert "No shares of the energy: no kind" in markdown(run.summary())
+
+
+def test_a_kind_of_pass_that_was_not_held_is_named(maker: Any) -> None:
+    run = Run(maker)
+    hold(run, "decode", "fp32", 1, 9.0, 10)
+    run.read()
+    shares = leg_of(run.summary(), "fp32+draft k=2").energy_share
+    assert shares == PhaseShares(reason="no draft pass of draft was held long enough")
+
+
+def test_passes_held_too_short_for_the_rail_have_no_power(maker: Any) -> None:
+    run = Run(maker)
+    hold(run, "decode", "fp32", 1, 9.0, 1)
+    run.read()
+    shares = leg_of(run.summary(), "fp32").energy_share
+    assert shares is not None and "not held long enough for the rail" in str(shares.reason)
+
+
+def test_without_a_rail_the_reason_is_the_rails(maker: Any) -> None:
+    run = Run(maker)
+    hold(run, "decode", "fp32", 1, 9.0, 10)
+    shares = leg_of(run.summary(), "fp32").energy_share
+    assert shares == PhaseShares(reason="no power rail was read in this session")

@@ -13,8 +13,8 @@ from edgeprof.analysis.held_bytes import (
     PhaseKey,
     fit_delay,
     held_seconds,
+    held_value,
     hold,
-    mean_bytes,
     settled,
     slope_and_intercept,
     stretches_of,
@@ -177,11 +177,11 @@ def test_a_size_between_two_that_were_held() -> None:
         PhaseKey("verify", "t", 5, 256): 140.0,
         PhaseKey("draft", "d", 1, 256): 7.0,
     }
-    assert mean_bytes(held, "verify", "t", 2) == 110.0
-    assert mean_bytes(held, "verify", "t", 9) == 140.0  # nothing larger is known
-    assert mean_bytes(held, "draft", "d", 2) == 7.0
-    assert mean_bytes(held, "draft", "t", 1) is None
-    assert mean_bytes(held, "prefill", "x", 1) is None
+    assert held_value(held, "verify", "t", 2) == 110.0
+    assert held_value(held, "verify", "t", 9) == 140.0  # nothing larger is known
+    assert held_value(held, "draft", "d", 2) == 7.0
+    assert held_value(held, "draft", "t", 1) is None
+    assert held_value(held, "prefill", "x", 1) is None
 
 
 def test_the_line_of_the_duty_blocks() -> None:

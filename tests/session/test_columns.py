@@ -16,6 +16,7 @@ def test_samples_come_signal_by_signal_in_the_order_of_writing() -> None:
     assert list(samples) == [records[1], records[3], records[0], records[2]]
     assert list(samples.of_signal(2)) == [records[0], records[2]]
     assert list(samples.of_signal(7)) == []
+    assert list(samples.of_signal(70_000)) == list(samples.of_signal(-1)) == []
     assert samples[0] == records[1] and samples[-1] == records[2]
     assert list(samples[1:3]) == [records[3], records[0]]
     with pytest.raises(IndexError):
@@ -45,3 +46,8 @@ def test_ids_beyond_any_array_index_are_found() -> None:
     highest = 2**63 - 1
     samples = Samples.of([sample(highest, 1), sample(3, 2)])
     assert [one.t0_ns for one in samples.of_signal(highest)] == [1]
+
+
+def test_rows_that_are_missing_are_no_columns() -> None:
+    with pytest.raises(ValueError, match="1 rows instead of 2"):
+        Samples.read(iter([(1, 5, 6, 0.5, 0)]), 2)
