@@ -104,7 +104,9 @@ def test_one_session_one_document_and_the_report_of_it_on_one_core(
 
     code, out, err = finish(start("report", "s.sqlite"))
     assert code == 0, err
-    assert "t beside spin at 100 % keeps" in out and "the price of sharing cores" in out
+    assert "t beside spin at 100 %" in out
+    # on a machine whose clocks move meanwhile nothing is compared, and that is said
+    assert "the price of sharing cores" in out or "not compared, as" in out
     assert "what target and antagonist kept of their own rates" in out
     code, out, err = finish(start("report", "s.sqlite", "--format", "md"))
     assert code == 0 and "## Contention" in out and "dose" in out
