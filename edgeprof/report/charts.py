@@ -100,7 +100,8 @@ def roofline_chart(roofs: Sequence[RoofLine], series: Sequence[PassSeries]) -> C
 def shown_text(text: str) -> str:
     """Text from outside as Plotly may show it: no tag, and not too long."""
     flat = named(" ".join(text.split()))
-    return escape(flat if len(flat) <= _LONGEST_TEXT else flat[: _LONGEST_TEXT - 1] + "…")
+    shown = flat if len(flat) <= _LONGEST_TEXT else flat[: _LONGEST_TEXT - 1] + "…"
+    return escape(shown, quote=False)  # Plotly reads no &quot;
 
 
 def _lanes(timeline: Timeline) -> Iterator[Chart]:

@@ -100,7 +100,7 @@ def make_legible(figure: Figure) -> None:
         return "".join(c if ord(c) in glyphs or c == "\n" else "?" for c in text)
 
     for text in _legend_texts(figure):
-        text.set_text(_fitting(text.get_text()))
+        text.set_text("\n".join(_fitting(line) for line in text.get_text().split("\n")))
     lacking = False
     for text in _texts(figure):
         shown = text.get_text()

@@ -230,5 +230,5 @@ def _kappa(kappa: Spread | None) -> str:
     if kappa is None:
         return ""
     if kappa.low is None or kappa.high is None:
-        return f", kappa {kappa.value:.2f}"
-    return f", kappa {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]"
+        return f"\nkappa {kappa.value:.2f}"
+    return f"\nkappa {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]"

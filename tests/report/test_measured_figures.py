@@ -85,7 +85,7 @@ def test_contention_names_kappa_with_its_band() -> None:
         knee_bytes_per_s=8e9,
     )
     figure = contention_figure([curve])
-    assert labels(figure) == ["int4 beside copy, kappa 1.20 [1.00, 1.40]"]
+    assert labels(figure) == ["int4 beside copy\nkappa 1.20 [1.00, 1.40]"]
     lines = [line.get_xdata() for line in figure.axes[0].lines]
     assert [0.0, 20.0] in [list(xs) for xs in lines]  # type: ignore[arg-type]
     assert [8.0, 8.0] in [list(xs) for xs in lines]  # type: ignore[arg-type]
