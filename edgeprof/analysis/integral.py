@@ -5,8 +5,6 @@ the integral of x is that of A + tau x (A at the end - A at the start), exactly.
 mean over the last w seconds stands for the moment w / 2 before it. Pure arithmetic.
 """
 
-from bisect import bisect_left
-
 import numpy as np
 
 from edgeprof.analysis.channels import Channel
@@ -31,8 +29,8 @@ def integral(channel: Channel, t0_ns: int, t1_ns: int) -> float | None:
     if covered_s < _LEAST_COVERAGE * seconds:
         return None
     if signal.window_s is not None and signal.window_kind == "exponential":
-        ends = [_value_at(channel, t_ns) for t_ns in (t0_ns, t1_ns)]
-        smeared = signal.window_s * (ends[1] - ends[0])
+        start, end = np.interp((t0_ns, t1_ns), channel.times_ns, channel.values)
+        smeared = signal.window_s * float(end - start)
     return area * seconds / covered_s + smeared
 
 
@@ -60,13 +58,3 @@ def _trapezoids(channel: Channel, t0_ns: int, t1_ns: int) -> tuple[float, float]
     into_ns = ((starts_ns + ends_ns) / 2 - times[:-1])[used]
     area = ((values[:-1][used] + slopes * into_ns) * seconds).sum()
     return float(area), float(seconds.sum())
-
-
-def _value_at(channel: Channel, t_ns: int) -> float:
-    """On the straight line between the readings around it; beyond the first and last, theirs."""
-    times, values = channel.times_ns, channel.values
-    after = bisect_left(times, t_ns)
-    if after == 0 or after == len(times):
-        return float(values[0 if after == 0 else -1])
-    part = (t_ns - times[after - 1]) / (times[after] - times[after - 1])
-    return float(values[after - 1] + part * (values[after] - values[after - 1]))

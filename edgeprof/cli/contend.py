@@ -5,7 +5,14 @@ from pathlib import Path
 import click
 
 from edgeprof.cli.output import talk
-from edgeprof.cli.recording import SOURCES, Real, default_output, leave, progress_of, show
+from edgeprof.cli.recording import (
+    Real,
+    default_output,
+    leave,
+    progress_of,
+    recording_options,
+    show,
+)
 
 
 def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -56,15 +63,7 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     help="Let the target decode alone for so long at the end: 90s, 15m, 1h.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, (1 << 32) - 1), help="Fixes the order of the legs.")
-@click.option(
-    "--source", "sources", multiple=True, metavar="NAME",
-    type=click.Choice(SOURCES, case_sensitive=False),
-    help="Take all that this source tells of the board: " + ", ".join(SOURCES) + "; may be given"
-    " again. Default: per signal the first that works.",
-)  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace the session that is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON document.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@recording_options
 def command(
     recipe: str,
     output: Path | None,

@@ -1,11 +1,12 @@
-"""What the commands that record share: progress, the summary at the end, and the exit code."""
+"""What the commands that record share: options, progress, the summary and the exit code."""
 
 import math
 import signal
 import sys
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,7 +17,20 @@ from edgeprof.errors import PartialResult
 if TYPE_CHECKING:
     from edgeprof.session.records import Leg, Session
 
-SOURCES = ("sysfs", "tegrastats", "jtop", "host")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SOURCES = ("sysfs", "tegrastats", "jtop", "host")
+_OPTIONS = (
+    click.option(
+        "--source", "sources", multiple=True, metavar="NAME",
+        type=click.Choice(_SOURCES, case_sensitive=False),
+        help="Take all that this source tells of the board: " + ", ".join(_SOURCES) + "; may be"
+        " given again. Default: per signal the first that works.",
+    ),
+    click.option("--force", is_flag=True, help="Replace the session that is there."),
+    click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON document."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress."),
+)  # fmt: skip
 
 
 class Real(click.FloatRange):
@@ -28,6 +42,13 @@ class Real(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
         return number
+
+
+def recording_options(command: Command) -> Command:
+    """Which sources of the board are read, and what is written and shown."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 def show(session: "Session", as_json: bool) -> None:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgeprof.cli.output import talk
-from edgeprof.cli.recording import SOURCES, Real, default_output, leave, progress_of, show
+from edgeprof.cli.recording import (
+    Real,
+    default_output,
+    leave,
+    progress_of,
+    recording_options,
+    show,
+)
 from edgeprof.cli.streaming import Streaming
 from edgeprof.cli.sweep import draft_lengths, sweep
 
@@ -97,15 +104,7 @@ if TYPE_CHECKING:
     "--variant", "variants", multiple=True, metavar="NAME",
     help="Run only this variant, named as in reports; may be given again.",
 )  # fmt: skip
-@click.option(
-    "--source", "sources", multiple=True, metavar="NAME",
-    type=click.Choice(SOURCES, case_sensitive=False),
-    help="Take all that this source tells of the board: " + ", ".join(SOURCES) + "; may be given"
-    " again. Default: per signal the first that works.",
-)  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace the session that is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON document.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@recording_options
 def command(
     recipe: str,
     output: Path | None,

@@ -45,10 +45,6 @@ def _legs_tell_more(across: Across) -> bool:
     )
 
 
-def _has_content(part: str | Table) -> bool:
-    return bool(part.rows if isinstance(part, Table) else part)
-
-
 def _answers(across: Across, names: Sequence[str]) -> Iterator[str]:
     if across.conflicts:
         listed = "; ".join(f"{one.what} {' against '.join(one.values)}" for one in across.conflicts)
