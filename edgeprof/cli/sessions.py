@@ -25,7 +25,7 @@ from edgeprof.errors import FileFault, PartialResult
     metavar="PATH",
     help="The new session of --repair. Default: FILE's name with -repaired, beside it.",
 )
-@click.option("--force", is_flag=True, help="Replace a session that is at -o.")
+@click.option("--force", is_flag=True, help="Replace an incomplete session that is at -o.")
 def command(
     folder: Path, as_json: bool, repair: Path | None, output: Path | None, force: bool
 ) -> None:
