@@ -110,8 +110,7 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     for one in found:
         if one["state"] in ("damaged", "incomplete"):
             why = one["reason"] or "its recorder was killed"
-            hint = "; try --repair" if one["state"] == "damaged" else ""
-            talk(f"{one['path']}: {one['state']}: {why}{hint}")
+            talk(f"{one['path']}: {one['state']}: {why}")
 
 
 def _repair(path: Path, output: Path, force: bool) -> None:

@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
@@ -192,6 +194,39 @@ def test_file_that_is_no_session(tmp_path: Path) -> None:
     result = report(path)
     assert result.exit_code == 1
     assert str(path) in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("part", [0.25, 0.9])
+def test_a_file_that_was_cut_names_the_way_out(
+    session_file: Path, tmp_path: Path, part: float
+) -> None:
+    path = tmp_path / "cut short.sqlite"
+    shutil.copyfile(session_file, path)
+    with path.open("r+b") as file:
+        file.truncate(int(part * path.stat().st_size))
+    result = report(path)
+    assert result.exit_code == 1 and result.stdout == ""
+    assert f"edgeprof sessions --repair '{path}' saves what can be read" in result.stderr
+
+
+def test_a_row_that_is_no_record_names_the_way_out(session_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "odd.sqlite"
+    shutil.copyfile(session_file, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE round SET drafted = 'many' WHERE id = 3")
+    result = report(path)
+    assert result.exit_code == 1
+    assert "table round, row 3" in result.stderr and "--repair" in result.stderr
+    assert CliRunner().invoke(cli, ["sessions", "--repair", str(path)]).exit_code == 4
+
+
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    path = tmp_path / "none.sqlite"
+    path.touch()
+    result = report(path)
+    assert result.exit_code == 1
+    assert "none.sqlite: is empty (0 bytes)" in result.stderr
+    assert "SQLite" not in result.stderr and "--repair" not in result.stderr
 
 
 def test_contradiction(session_file: Path) -> None:
