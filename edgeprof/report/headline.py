@@ -49,12 +49,14 @@ def contrast(summary: Summary) -> str | None:
 
 
 def stamps(summary: Summary) -> list[str]:
-    """What must stand above all figures: an early end, samples that no board gave."""
+    """What must stand above all figures: an early end, no figures, samples that no board gave."""
     session = summary.session
     lines = []
     if not session.complete:
         reason = session.ended_reason or "reason not recorded"
         lines.append(f"Incomplete session: {reason}. The figures cover what was measured.")
+    if session.nothing_measured is not None:
+        lines.append(f"Nothing was measured: {session.nothing_measured}.")
     for quality in ("simulated", "replayed"):
         if session.samples.get(quality):
             lines.append(f"{quality.capitalize()} samples: not read from a board in this session.")

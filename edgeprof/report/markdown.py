@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
+from edgeprof.analysis.caveats import OBSERVED_KINDS
 from edgeprof.analysis.summary import Summary
 from edgeprof.catalog import measured_like
 from edgeprof.hardware.measured import MeasuredProfile
@@ -41,7 +42,6 @@ from edgeprof.report.session_tables import (
     verify_table,
 )
 from edgeprof.report.signals import (
-    OBSERVED_KINDS,
     absent_lines,
     observed,
     phase_notes,

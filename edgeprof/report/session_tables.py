@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
+from edgeprof.analysis.caveats import OBSERVED_KINDS
 from edgeprof.analysis.comparison import Output
 from edgeprof.analysis.latency import TimeShare
 from edgeprof.analysis.phase_shares import PhaseShares
@@ -13,7 +14,6 @@ from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.analysis.summary import Comparison, Summary, VariantFigures
 from edgeprof.quantity import Quantity
 from edgeprof.report.headline import ratio
-from edgeprof.report.signals import OBSERVED_KINDS
 from edgeprof.report.table import Table
 from edgeprof.units import show
 

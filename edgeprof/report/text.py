@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
+from edgeprof.analysis.caveats import OBSERVED_KINDS
 from edgeprof.analysis.summary import Summary
 from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.report.attribution import TITLE as BYTES_TITLE
@@ -38,7 +39,6 @@ from edgeprof.report.session_tables import (
     verify_table,
 )
 from edgeprof.report.signals import (
-    OBSERVED_KINDS,
     absent_lines,
     observed,
     phase_notes,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from edgeprof.cli.commands import cli
 from edgeprof.session.records import Session
+from edgeprof.session.store import read_session
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +183,55 @@ def test_incomplete_session_is_whole_output_and_exit_code_4(
     assert "incomplete" in result.stderr
     if form == "json":
         assert json.loads(result.stdout)["session"]["complete"] is False
+
+
+@pytest.fixture
+def empty_file(tmp_path: Path, made_session: Session, write_session: Callable[..., Path]) -> Path:
+    """Complete, and without a leg or a sample."""
+    nothing: dict[str, Any] = {
+        name: []
+        for name in (
+            "legs", "requests", "rounds", "passes", "tokens", "signals", "samples", "events",
+        )
+    }  # fmt: skip
+    return write_session(tmp_path / "empty.sqlite", replace(made_session, **nothing))
+
+
+@pytest.mark.parametrize("form", ["text", "md", "json"])
+def test_a_session_in_which_nothing_was_measured_says_so(empty_file: Path, form: str) -> None:
+    result = report(empty_file, "--format", form)
+    assert result.exit_code == 1
+    assert "nothing was measured: the session has no legs" in result.stderr
+    if form == "json":
+        document = json.loads(result.stdout)
+        assert document["session"]["nothing_measured"] == "the session has no legs"
+        assert "nothing was measured: the session has no legs" in document["warnings"]
+    else:
+        opening = result.stdout.split("\n\n")[:2]
+        assert any("Nothing was measured: the session has no legs." in one for one in opening)
+
+
+@pytest.mark.parametrize("form", ["md", "html", "csv", "trace"])
+def test_files_of_it_are_written_and_it_is_said(
+    empty_file: Path, tmp_path: Path, form: str
+) -> None:
+    result = report(empty_file, "--format", form, "-o", tmp_path / "r")
+    assert result.exit_code == 1
+    assert "nothing was measured: the session has no legs" in result.stderr
+    assert list((tmp_path / "r").iterdir())
+    if form == "html":
+        page = (tmp_path / "r" / "report.html").read_text()
+        assert "(nothing measured)</title>" in page
+        assert '<p class="stamp"><strong>Nothing was measured' in page
+
+
+def test_a_watched_session_without_a_reading_says_so(
+    tmp_path: Path, write_session: Callable[..., Path], empty_file: Path
+) -> None:
+    path = write_session(tmp_path / "watch.sqlite", read_session(empty_file), kind="watch")
+    result = report(path)
+    assert result.exit_code == 1
+    assert "nothing was measured: no source gave a reading" in result.stderr
 
 
 def test_missing_file(tmp_path: Path) -> None:
