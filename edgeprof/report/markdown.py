@@ -9,6 +9,7 @@ from edgeprof.catalog import measured_like
 from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.contention import (
+    alternation_notes,
     alternation_table,
     contention_notes,
     contention_sentences,
@@ -224,7 +225,11 @@ def _board(summary: Summary, plots: list[str]) -> Iterator[str]:
         pipe_table(curve_table(summary)),
         *map(escaped, contention_notes(summary)),
     )
-    yield _titled("What alternating costs", pipe_table(alternation_table(summary)))
+    yield _titled(
+        "What alternating costs",
+        pipe_table(alternation_table(summary)),
+        *map(escaped, alternation_notes(summary)),
+    )
     yield _titled(sustained_title(summary), pipe_table(sustained_table(summary)))
     yield _titled("Energy", pipe_table(energy_table(summary)), *map(escaped, energy_notes(summary)))
     yield _titled(
@@ -266,7 +271,8 @@ def _balance(summary: Summary) -> str:
         "A round in units of the time of one plainly decoded token; tokens over cost is the "
         f"measured speed-up:\n\n{rounds}\n\n"
         "The same against one plain token: speed-up = tokens / (1 + the terms). Draft and "
-        "verification are held passes, in situ is what passes take longer while decoding:\n\n"
+        "verification are held passes, in situ is what passes take longer while decoding than "
+        "held, by their means and less what plain decoding's do:\n\n"
         f"{pipe_table(term_table(summary))}"
     )
 

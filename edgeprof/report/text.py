@@ -13,6 +13,7 @@ from edgeprof.report.contention import (
     COST_TITLE,
     CURVE_TITLE,
     KEPT_TITLE,
+    alternation_notes,
     alternation_table,
     contention_notes,
     contention_sentences,
@@ -150,7 +151,7 @@ def _contention(summary: Summary, width: int) -> Iterator[str]:
     yield _section(KEPT_TITLE, kept_table(summary), width)
     yield _section(COST_TITLE, cost_table(summary), width)
     yield _noted(CURVE_TITLE, curve_table(summary), contention_notes(summary), width)
-    yield _section(ALTERNATION_TITLE, alternation_table(summary), width)
+    yield _noted(ALTERNATION_TITLE, alternation_table(summary), alternation_notes(summary), width)
     yield _section(sustained_title(summary), sustained_table(summary), width)
 
 

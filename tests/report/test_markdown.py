@@ -94,6 +94,11 @@ def test_limits_carry_numbers_and_advice(document: str) -> None:
     assert f"*Try:* {advice}" in limits
 
 
+def test_what_alternating_costs_says_beside_what_it_may_differ(document: str) -> None:
+    alternating = section(document, "What alternating costs")
+    assert "Medians of single passes. The term in situ and the limits count means" in alternating
+
+
 def test_p11_environment_block(document: str) -> None:
     environment = section(document, "Environment")
     for expected in (
