@@ -20,6 +20,7 @@ from edgeprof.report.contention import (
     sustained_title,
 )
 from edgeprof.report.energy import energy_notes, energy_table, no_energy
+from edgeprof.report.environment import environment_table
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.length_sweep import sweep_notes, sweep_table
 from edgeprof.report.measured import ceilings_title, kernel_table
@@ -27,7 +28,6 @@ from edgeprof.report.session_tables import (
     acceptance_table,
     bench_table,
     ceiling_table,
-    environment_table,
     latency_table,
     memory_table,
     model_table,

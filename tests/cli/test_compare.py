@@ -64,6 +64,21 @@ def test_no_difference_is_said(session_file: Path) -> None:
     assert "What differs" not in result.stdout
 
 
+def test_the_power_mode_is_told_or_why_there_is_none(
+    session_file: Path, tmp_path: Path, made_session: Session, write_session: Write
+) -> None:
+    assert "none: no Jetson board" in compare(session_file, session_file).stdout
+    device = {**made_session.info.device, "kind": "board", "power_mode": "15W"}
+    in_15w = write_session(tmp_path / "a.sqlite", made_session, device=device)
+    unknown = write_session(
+        tmp_path / "b.sqlite", made_session, device={**device, "power_mode": None}
+    )
+    refused = compare(in_15w, unknown)
+    assert refused.exit_code == 2
+    assert "b.sqlite: not recorded: nothing on the board told it" in refused.stderr
+    assert "15W" in compare(in_15w, in_15w).stdout
+
+
 def test_json_is_one_document(session_file: Path, fast: Path) -> None:
     result = compare(session_file, fast, "--json")
     document = json.loads(result.stdout, parse_constant=pytest.fail)  # P05: no NaN
