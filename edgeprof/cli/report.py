@@ -37,14 +37,18 @@ class _Files(NamedTuple):
 
 
 def _markdown() -> _Files:
+    from edgeprof.report.left_over import figures_shown, remove_left_over
     from edgeprof.report.markdown import report_names, write_report
 
-    return _Files(
-        lambda wishes: report_names(wishes.figures),
-        lambda session, summary, folder, wishes: write_report(
-            session, summary, folder, figures=wishes.figures
-        ),
-    )
+    def write(session: "Session", summary: "Summary", folder: Path, wishes: _Wishes) -> Path:
+        before = figures_shown(folder)
+        report = write_report(session, summary, folder, figures=wishes.figures)
+        if left := remove_left_over(folder, before):
+            names = ", ".join(path.name for path in left)
+            talk(f"removed from {folder}, where the replaced report had left them: {names}")
+        return report
+
+    return _Files(lambda wishes: report_names(wishes.figures), write)
 
 
 def _html() -> _Files:

@@ -70,7 +70,7 @@ def _session_table(across: Across, names: Sequence[str]) -> Table:
         (
             name,
             _text(head["device"]),
-            head["power_mode"] or head["power_mode_missing"],
+            head["power_mode_missing"] or str(head["power_mode"]),
             _text(head["recipe"]),
             head["created_utc"],
             head["edgeprof_version"],

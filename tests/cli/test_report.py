@@ -341,6 +341,37 @@ def test_figures_of_another_form(
     assert not list((tmp_path / "r").glob("*.svg"))
 
 
+def test_no_figure_of_a_replaced_report_is_left_beside_the_new_one(
+    session_file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "r"
+    assert report(session_file, "-o", folder).exit_code == 0
+    drawn = {path.stem for path in folder.glob("*.svg")}
+    mine = {"energy.svg": "never shown by that report", "notes.svg": "of another name"}
+    for name, text in mine.items():
+        (folder / name).write_text(text)
+    result = report(session_file, "-o", folder, "--figures", "png", "--force")
+    assert result.exit_code == 0
+    assert {path.name: path.read_text() for path in folder.glob("*.svg")} == mine
+    assert {path.stem for path in folder.glob("*.png")} == drawn
+    assert "removed from" in result.stderr and "roofline.svg" in result.stderr
+
+
+def test_a_figure_that_the_new_session_lacks_goes_too(
+    session_file: Path, empty_file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "r"
+    assert report(session_file, "-o", folder).exit_code == 0
+    assert report(empty_file, "-o", folder, "--force").exit_code == 1
+    assert [path.name for path in folder.iterdir()] == ["report.md"]
+
+
+def test_figures_without_a_report_are_nobodys_to_remove(session_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "roofline.svg").write_text("mine")
+    assert report(session_file, "-o", tmp_path, "--figures", "png").exit_code == 0
+    assert (tmp_path / "roofline.svg").read_text() == "mine"
+
+
 def test_open_shows_what_was_written(
     session_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
