@@ -189,7 +189,7 @@ def _write_files(
     with report_folder(folder):
         report = files.write(session, summary, folder, wishes)
     for headline in headlines(summary):
-        talk(f"{headline.target}: {headline.answer}")
+        talk(f"{headline.target}: {headline.answer}; {headline.output}")
     click.echo(str(report))
     if open_it and not webbrowser.open(report.absolute().as_uri()):
         talk(f"no browser was found here; open {report} elsewhere")

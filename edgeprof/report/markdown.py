@@ -166,7 +166,8 @@ def _opening(summary: Summary) -> Iterator[str]:
         yield "**" + " ".join(escaped(sentence) for sentence in observed(summary)) + "**"
         return
     lines = [
-        f"- **{escaped(h.target)}: {escaped(h.answer)}.** {_capital(escaped(h.reason))}."
+        f"- **{escaped(h.target)}: {escaped(h.answer)}.** {_capital(escaped(h.output))}. "
+        f"{_capital(escaped(h.reason))}."
         for h in headlines(summary)
     ] + [f"- {escaped(sentence)}" for sentence in contention_sentences(summary)]
     nothing = "No variant with a drafter was compared with plain decoding."

@@ -113,6 +113,7 @@ def _headlines(summary: Summary, line: int) -> str:
     lines = []
     for headline in found:
         lines.append(_folded(f"{headline.target}: {headline.answer}", line))
+        lines.append(_folded(headline.output, line, indent=2))
         lines.append(_folded(headline.reason, line, indent=2))
     if difference := contrast(summary):
         lines.append(_folded(difference, line))
