@@ -309,7 +309,20 @@ def _flat(prefix: str, value: Any) -> dict[str, Any]:
     return {prefix: value}
 
 
+def same_as(sessions: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """Of the heads of a comparison those that are of a recording that comes before: its place, and
+    that of the first of them. A copy and what a repair saved keep the id."""
+    first: dict[str, int] = {}
+    return {
+        place: first[head["id"]]
+        for place, head in enumerate(sessions)
+        if first.setdefault(head["id"], place) != place
+    }
+
+
 def _warnings(summaries: Sequence[Summary]) -> Iterator[str]:
+    for place, earlier in same_as([_head(summary) for summary in summaries]).items():
+        yield f"session {place + 1} is the same recording as session {earlier + 1}"
     for place, summary in enumerate(summaries, start=1):
         if not summary.session.complete:
             reason = summary.session.ended_reason or "reason not recorded"

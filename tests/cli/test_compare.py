@@ -1,6 +1,7 @@
 """``edgeprof compare`` over session files."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ def fast(
     session = msgspec.structs.replace(
         made_session,
         requests=requests,
-        info=msgspec.structs.replace(info, environment={**info.environment, "numpy": "9.9"}),
+        info=msgspec.structs.replace(
+            info, id="fast", environment={**info.environment, "numpy": "9.9"}
+        ),
     )
     return write_session(tmp_path_factory.mktemp("fast") / "fast.sqlite", session)
 
@@ -47,7 +50,7 @@ def board(
     """The same on another board."""
     device: dict[str, Any] = {**made_session.info.device, "name": "Other board"}
     path = tmp_path_factory.mktemp("board") / "board.sqlite"
-    return write_session(path, made_session, device=device)
+    return write_session(path, made_session, device=device, id="board")
 
 
 def test_the_answer_comes_first(session_file: Path, fast: Path) -> None:
@@ -62,6 +65,16 @@ def test_no_difference_is_said(session_file: Path) -> None:
     assert result.exit_code == 0
     assert "no difference beyond noise in any of 10 figures." in result.stdout
     assert "What differs" not in result.stdout
+
+
+def test_one_recording_twice_is_called_so(session_file: Path, fast: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.sqlite"
+    shutil.copyfile(session_file, copy)
+    result = compare(session_file, copy)
+    assert result.stdout.startswith("copy is the same session as made: one recording")
+    document = json.loads(compare(session_file, fast, copy, "--json").stdout)
+    assert document["warnings"] == ["session 3 is the same recording as session 1"]
+    assert "same session" not in compare(session_file, fast).stdout
 
 
 def test_the_power_mode_is_told_or_why_there_is_none(
