@@ -303,7 +303,7 @@ def _shared_text() -> Callable[[bytes], str]:
 def check_header(path: Path, connection: sqlite3.Connection) -> None:
     """Raises FileFault for another kind of file, or a session of a newer edgeprof."""
     if not path.stat().st_size:  # which SQLite takes for a database without tables
-        raise FileFault(f"{path}: is empty (0 bytes): nothing was ever written to it")
+        raise FileFault(f"{path}: is empty (0 bytes), which is no session")
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise FileFault(f"{path}: a SQLite file, but not a session of edgeprof")
     version = connection.execute("PRAGMA user_version").fetchone()[0]

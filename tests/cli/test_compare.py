@@ -50,7 +50,8 @@ def board(
     """The same on another board."""
     device: dict[str, Any] = {**made_session.info.device, "name": "Other board"}
     path = tmp_path_factory.mktemp("board") / "board.sqlite"
-    return write_session(path, made_session, device=device, id="board")
+    info = msgspec.structs.replace(made_session.info, id="board", device=device)
+    return write_session(path, msgspec.structs.replace(made_session, info=info))
 
 
 def test_the_answer_comes_first(session_file: Path, fast: Path) -> None:
