@@ -42,6 +42,7 @@ _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 _SYMBOLS = {"error": "x", "warning": "triangle-up"}
 _LANE_PX, _PANEL_PX = 26, 130
 _LONGEST_TEXT = 160
+_SHORT_S = 10.0
 
 
 def timeline_chart(timeline: Timeline) -> Chart:
@@ -66,8 +67,17 @@ def timeline_chart(timeline: Timeline) -> Chart:
         "panels": panels,
         "traces": traces,
         "x_title": "time since the start (s)",
-        "duration_s": timeline.duration_s,
+        "shown_s": _shown_s(timeline),
     }
+
+
+def _shown_s(timeline: Timeline) -> list[float]:
+    """From where to where the whole is: events shortly before and after, as of what was set up,
+    belong to it; an odd one far away does not make the rest invisible."""
+    lasted_s = timeline.duration_s
+    margin_s = max(_SHORT_S, 0.1 * lasted_s)
+    near = [one.t_s for one in timeline.moments if -margin_s <= one.t_s <= lasted_s + margin_s]
+    return [min(0.0, *near), max(lasted_s, *near)] if near else [0.0, lasted_s]
 
 
 def missing_panels(timeline: Timeline) -> list[str]:
@@ -164,7 +174,9 @@ def _moments(moments: Sequence[Moment]) -> Chart:
 
 
 def _moment_text(one: Moment) -> str:
-    return _plain_text(f"{one.kind}: {msgspec.json.encode(one.detail).decode()}")
+    """With its time, for a mark is told by whoever points near it."""
+    detail = msgspec.json.encode(one.detail).decode()
+    return _plain_text(f"{one.kind} at {one.t_s:.3f} s: {detail}")
 
 
 def _rounds(rounds: Sequence[RoundMark]) -> Iterator[Chart]:

@@ -117,11 +117,11 @@
 
   // With room for a mark at either end, however narrow the chart is.
   function whole(figure) {
-    const lasted = figure.chart.duration_s;
+    const [from, to] = figure.chart.shown_s;
     const width = figure.querySelector(".drawing").clientWidth - LEFT_PX - RIGHT_PX;
     const share = Math.max(0.01, MARK_PX / Math.max(100, width - 2 * MARK_PX));
-    const room = lasted > 0 ? share * lasted : 0.5;
-    return [-room, lasted + room];
+    const room = to > from ? share * (to - from) : 0.5;
+    return [from - room, to + room];
   }
 
   // Zooms by a factor around the middle and moves by a share of what is shown; null shows all.
@@ -154,10 +154,10 @@
 
   const rangeOf = (figure) => figure.querySelector(".drawing").layout.xaxis.range;
 
-  // In seconds, as finely as what is shown can be told apart.
-  function seconds(figure, time) {
+  // In seconds, as finely as what is shown can be told apart, or `more` digits finer.
+  function seconds(figure, time, more = 0) {
     const [low, high] = rangeOf(figure);
-    const digits = Math.max(0, Math.min(6, 2 - Math.floor(Math.log10(high - low))));
+    const digits = Math.max(0, Math.min(6, 2 + more - Math.floor(Math.log10(high - low))));
     return `${time.toFixed(digits)} s`;
   }
 
@@ -202,9 +202,9 @@
     const found = figure.chart.traces.flatMap((trace, i) => {
       if (!trace.told || place.data[i].visible === "legendonly") return [];
       return trace.told.texts ? spansAt(trace, time, reach)
-        : readingAt(trace, time, (one) => seconds(figure, one));
+        : readingAt(trace, time, (one) => seconds(figure, one, 1));
     });
-    box.replaceChildren(...[seconds(figure, time), ...found].map((line) => {
+    box.replaceChildren(...[seconds(figure, time, 1), ...found].map((line) => {
       const part = document.createElement("p");
       part.textContent = line;
       return part;
@@ -212,6 +212,8 @@
     box.hidden = false;
     const frame = figure.getBoundingClientRect();
     const x = event.clientX - frame.left, isRight = x > frame.width / 2;
+    const room = (isRight ? x : frame.width - x) - POINTER_PX;
+    box.style.maxWidth = `min(30rem, ${room}px)`;
     box.style.left = isRight ? "auto" : `${x + POINTER_PX}px`;
     box.style.right = isRight ? `${frame.width - x + POINTER_PX}px` : "auto";
     const lowest = Math.min(frame.height, innerHeight - frame.top) - box.offsetHeight;

@@ -75,7 +75,11 @@ def test_legs_passes_and_events_have_a_lane_each() -> None:
     assert passes["told"] == {
         "texts": ["verify: fp32 (5 tokens after 812), 20.0 ms"], "stride": 3, "end": 1,
     }  # fmt: skip
-    assert events["told"] == {"texts": ['throttling: {"zone":"gpu"}'], "stride": 1, "end": 0}
+    assert events["told"] == {
+        "texts": ['throttling at 1.500 s: {"zone":"gpu"}'],
+        "stride": 1,
+        "end": 0,
+    }
 
 
 def test_a_signal_tells_its_value_with_unit_and_source_and_for_how_long_one_stands() -> None:
@@ -83,6 +87,20 @@ def test_a_signal_tells_its_value_with_unit_and_source_and_for_how_long_one_stan
     assert power["told"] == {
         "name": "VDD_SOC", "unit": "W", "digits": 3, "source": "sysfs", "usual_s": 1.0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("at_s", "shown_s"),
+    [
+        ([], [0.0, 10.0]),
+        ([5.0], [0.0, 10.0]),
+        ([-3.0, 12.0], [-3.0, 12.0]),  # set up before, noted after
+        ([-50_000.0, 4.0], [0.0, 10.0]),  # of a clock that was not the session's
+    ],
+)
+def test_the_whole_holds_the_events_around_it(at_s: list[float], shown_s: list[float]) -> None:
+    moments = [Moment(t_s=t, kind="absent", severity="info", detail={}) for t in at_s]
+    assert timeline_chart(timeline(moments=moments))["shown_s"] == shown_s
 
 
 def test_rounds_are_steps_of_drafted_accepted_and_emitted() -> None:

@@ -142,7 +142,7 @@ def told_at(page: Page, at_s: float, panel: int = 0) -> list[str]:
     page.mouse.move(x, box["y"] + box["height"] / 2)
     page.wait_for_selector("#timeline .told", state="visible")
     when, *lines = page.locator("#timeline .told p").all_inner_texts()
-    assert float(when.removesuffix(" s")) == pytest.approx(at_s, abs=0.1)
+    assert float(when.removesuffix(" s")) == pytest.approx(at_s, abs=0.05)
     return lines
 
 
@@ -160,7 +160,7 @@ def test_hovering_tells_what_contains_the_pointed_time_and_nothing_else(
         5.0: [first],  # between two readings that lie five seconds apart
         9.4: [first, "total 14.000 W (host)"],
         15.0: [],  # between the legs
-        25.0: [second, "clocks: {}"],  # the last reading is older than they usually are
+        25.0: [second, "clocks at 25.000 s: {}"],  # the last reading is older than they usually are
     }.items():
         assert told_at(page.page, at_s, panel) == told, at_s
     assert page.faults == []
@@ -178,7 +178,7 @@ def test_a_reading_that_stands_for_longer_than_usual_tells_when_it_was_read(
     maker.signal("temp_c.gpu", "deg C", [(seconds(t), 40.0 + t) for t in read_s])
     page = opened(write_page(maker.session()))
     assert told_at(page.page, 2.5)[1:] == ["gpu 42.00 °C (host)"]
-    assert told_at(page.page, 3.1)[1:] == ["gpu 42.00 °C (host, read at 2.0 s)"]
+    assert told_at(page.page, 3.1)[1:] == ["gpu 42.00 °C (host, read at 2.00 s)"]
     assert told_at(page.page, 4.0)[1:] == ["gpu 44.40 °C (host)"]
 
 
