@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from msgspec.structs import replace
 from playwright.sync_api import Browser, Page
 
-from edgeprof.session.records import Event, Pass, Round, Session
+from edgeprof.session.records import Event, Pass, Phase, Round, Session
 
 from .conftest import DESKTOP, PHONE, Opened
 
@@ -105,7 +105,8 @@ def spaced_page(maker: Any, write_page: Callable[[Session], Path]) -> Path:
     leg = maker.leg("decode", "t")
     request_id = round_id = 1
     owner = {"leg_id": leg, "request_id": request_id, "round_id": round_id}
-    for phase, tokens, t0_s, t1_s in (("draft", 1, 1.5, 2.0), ("verify", 4, 2.0, 4.0)):
+    passes: list[tuple[Phase, int, float, float]] = [("draft", 1, 1.5, 2.0), ("verify", 4, 2, 4)]
+    for phase, tokens, t0_s, t1_s in passes:
         maker.passes.append(
             Pass(id=len(maker.passes) + 1, phase=phase, model=phase[0], provider="cpu",
                  tokens=tokens, context_tokens=8, t0_ns=seconds(t0_s), t1_ns=seconds(t1_s),
