@@ -11,6 +11,7 @@ from edgeprof.analysis.summary import Summary
 from edgeprof.report.table import Table
 from edgeprof.units import show
 
+_MOST_NAMES = 3
 _OF_THE_HOST = ", of the host that emulated"
 
 
@@ -25,16 +26,24 @@ class _Row(NamedTuple):
 def environment_table(summary: Summary) -> Table:
     """What a reader needs to judge and repeat the figures; what lacks for one reason in one row."""
     rows = list(_rows(summary))
-    together: dict[str, list[str]] = {}
+    lacking: dict[str, list[str]] = {}
     for row in rows:
         if not row.is_known:
-            together.setdefault(row.value, []).append(row.name)
+            lacking.setdefault(row.value, []).append(row.name)
     shown = [
-        (row.name if row.is_known else ", ".join(together.pop(row.value)), row.value)
+        (row.name, row.value) if row.is_known else _lacking(lacking.pop(row.value), row.value)
         for row in rows
-        if row.is_known or row.value in together
+        if row.is_known or row.value in lacking
     ]
     return Table(("", ""), shown, left=2)
+
+
+def _lacking(names: list[str], why: str) -> tuple[str, str]:
+    """A few names head their row; many, which would make all rows wide, are in it."""
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names), why
+    what, _, reason = why.partition(": ")
+    return what, f"{', '.join(names)}: {reason}"
 
 
 def _rows(summary: Summary) -> Iterator[_Row]:
@@ -59,10 +68,10 @@ def _machine_rows(summary: Summary) -> Iterator[_Row]:
     values, kind = summary.environment, summary.session.kind
     whose = _OF_THE_HOST if summary.session.samples.get("simulated") else ""
     yield _row("CPU", values, "cpu", kind)
-    yield _row(f"cores{whose}", values, "cores", kind)
-    yield _bytes_row(f"memory{whose}", values, "memory_bytes", kind)
+    yield _row("cores", values, "cores", kind, whose)
+    yield _bytes_row("memory", values, "memory_bytes", kind, whose)
     yield _bytes_row("last-level cache", values, "last_level_cache_bytes", kind)
-    yield _row(f"platform{whose}", values, "platform", kind)
+    yield _row("platform", values, "platform", kind, whose)
 
 
 def _software_rows(summary: Summary) -> Iterator[_Row]:
@@ -83,17 +92,18 @@ def _answer_rows(summary: Summary) -> Iterator[_Row]:
     yield _or_why("sampling", _sampling(recipe.get("sampling")), "this session does not hold it")
 
 
-def _row(name: str, values: Mapping[str, Any], key: str, kind: str) -> _Row:
+def _row(name: str, values: Mapping[str, Any], key: str, kind: str, whose: str = "") -> _Row:
     why = missing(values, key, kind)
-    return _Row(name, str(values[key])) if why is None else _Row(name, why, False)
+    return _Row(name + whose, str(values[key])) if why is None else _Row(name, why, False)
 
 
-def _bytes_row(name: str, values: Mapping[str, Any], key: str, kind: str) -> _Row:
+def _bytes_row(name: str, values: Mapping[str, Any], key: str, kind: str, whose: str = "") -> _Row:
     value = values.get(key)
     if not isinstance(value, int | float):
-        return _row(name, values, key, kind)
+        return _row(name, values, key, kind, whose)
     large = value >= 2**30
-    return _Row(name, f"{value / 2**30:.1f} GiB" if large else f"{value / 2**20:.0f} MiB")
+    shown = f"{value / 2**30:.1f} GiB" if large else f"{value / 2**20:.0f} MiB"
+    return _Row(name + whose, shown)
 
 
 def _or_why(name: str, value: str, why: str) -> _Row:
