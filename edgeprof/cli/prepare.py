@@ -51,9 +51,9 @@ def _is_onnx(found: str) -> bool:
 
 
 def _tell_as_it_is(key: str, use: ModelUse, found: str, talk: Talk) -> None:
-    """An ONNX decoder is not converted, so that what is asked of its conversion changes nothing.
-    The form of its weights is in the session as it is."""
-    asked = [name for name in ("requantise", "head_rows") if getattr(use, name)]
+    """An ONNX decoder is not converted, so that what is asked of its conversion changes nothing."""
+    asked = ["weights"] if use.weights != "as-is" else []
+    asked += [name for name in ("requantise", "head_rows") if getattr(use, name)]
     if asked and _is_onnx(found):
         talk(f"{key}: {found} is run as it is; {', '.join(asked)} changes nothing")
 

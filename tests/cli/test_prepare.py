@@ -38,3 +38,5 @@ def test_what_is_asked_of_a_conversion_that_there_is_none_of_is_said(
     write_folder(Decoder(), tmp_path / "m")
     (line,) = said(tmp_path, ModelUse(model=name, requantise=True))
     assert line == f"t: {tmp_path / name} is run as it is; requantise changes nothing"
+    (line,) = said(tmp_path, ModelUse(model=name, weights="fp32"))
+    assert line == f"t: {tmp_path / name} is run as it is; weights changes nothing"
