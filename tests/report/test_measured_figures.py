@@ -75,7 +75,8 @@ def test_traffic_by_phase_in_gigabytes() -> None:
     assert [bar.get_width() for bar in right.patches] == [50.0]  # type: ignore[attr-defined]
     assert texts(figure) == [" not measured", " not measured"]
     assert [text.get_text() for text in figure.texts] == ["2 entries without a value are not shown"]
-    assert [axes.get_xlabel() for axes in figure.axes] == ["bytes of a pass\n(GB)", "bandwidth\n(GB/s)"]
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    assert labels == ["bytes of a pass\n(GB)", "bandwidth\n(GB/s)"]
 
 
 def test_modelled_traffic_says_so() -> None:
