@@ -128,7 +128,7 @@ def _in_situ_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:
     """What passes take longer while decoding than held, by the cause that the session shows."""
     around, extra = evidence.around, terms.in_situ or 0.0
     gain = _without(terms, extra, _IN_SITU)
-    slower = f"passes take {extra:.2f} of a plain token longer each round than held"
+    slower = _against_held(terms)
     better = f"predicted {_removed(terms, extra, _IN_SITU):.2f}x"
     if around.cores is not None:
         yield Limit(
@@ -152,6 +152,22 @@ def _in_situ_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:
             f"round: {better}",
             gain=gain,
         )
+
+
+def _against_held(terms: RoundTerms) -> str:
+    """What the in situ term is made of, for passes by themselves may show another sign."""
+    extra, plain = terms.in_situ or 0.0, terms.plain_in_situ or 0.0
+    told = f"passes take {extra:.2f} of a plain token longer each round than held, by their means"
+    if round(abs(plain), 2) == 0:
+        return told
+    return (
+        f"{told} and beyond plain decoding's: those of a round {_longer(extra + plain)}, a plain "
+        f"token's {_longer(plain)}"
+    )
+
+
+def _longer(difference: float) -> str:
+    return f"{abs(difference):.2f} {'longer' if difference >= 0 else 'shorter'}"
 
 
 def _acceptance_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:
