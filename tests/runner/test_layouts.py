@@ -189,8 +189,8 @@ def test_logits_of_the_last_token_only_are_refused(tmp_path: Path, attention: An
     with pytest.raises(FileFault) as refused:
         OrtModel.open(folder, threads=1, capacity=32)
     assert str(refused.value) == (
-        f"{folder.onnx_path}: output 'logits' has 1 row for a pass of 2 tokens, but verifying takes "
-        "the logits of every token; export it with the logits of all tokens"
+        f"{folder.onnx_path}: output 'logits' has 1 row for a pass of 2 tokens, but verifying "
+        "takes the logits of every token; export it with the logits of all tokens"
     )
 
 
