@@ -423,7 +423,8 @@ def test_a_chat_without_a_template_is_told(start: Start, recipe: Edit, tmp_path:
 def test_a_hostile_template_of_a_model_is_told_in_one_line(
     start: Start, work: Path, recipe: Edit, tmp_path: Path, template: str, says: str
 ) -> None:
-    code, _, err = finish(start("convert", work / "target.gguf", "-o", work / "m", "--force"))
+    convert = ("convert", work / "target.gguf", "-o", work / "m", "--weights", "fp32", "--force")
+    code, _, err = finish(start(*convert))
     assert code == 0, err
     (work / "m" / "chat_template.jinja").write_text(template)
     outcome = finish(start("run", recipe(target="m"), "--chat"))
