@@ -63,7 +63,8 @@ PLOTS = {
     "verify-cost": "v(n): what checking n tokens in one pass costs",
     "roofline": "Held passes under the measured ceilings; numbers are tokens in a pass",
     "timeline": "What the machine did over time; bands of grey tell the legs apart",
-    "traffic": "Bytes of a pass and bandwidth, phase by phase, from held passes",
+    "traffic": "Bytes of a pass and bandwidth, phase by phase, from held passes; modelled, by the "
+    "model's size, where no counter told them",
     "contention": "Speed of the target beside an antagonist, over the bandwidth that it takes",
     "energy": "Energy of one emitted token",
 }
