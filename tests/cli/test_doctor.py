@@ -181,10 +181,11 @@ def test_nobodys_home_and_odd_locales_are_borne(calls: Calls) -> None:
 
 def test_k08_where_the_script_is_and_what_does_the_same(calls: Calls) -> None:
     text = calls["homeless"].stdout
-    script = re.search(r"script: (\S+), not on PATH: `python -m edgeprof` does the same", text)
-    nowhere = "the script edgeprof is nowhere: `python -m edgeprof` does the same" in text
+    module = f"`{sys.executable} -m edgeprof` does the same"
+    script = re.search(rf"script: (\S+), not on PATH: {re.escape(module)}", text)
+    nowhere = f"the script edgeprof is nowhere: {module}" in text
     assert nowhere or (script is not None and os.access(script[1], os.X_OK))
-    assert "python -m edgeprof run" in text
+    assert f"{sys.executable} -m edgeprof run" in text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have been called by sudo")
