@@ -11,10 +11,11 @@ from edgeprof.analysis.readiness import (
     gpu_works,
     missing_libraries,
 )
-from edgeprof.diagnosis import Findings, Job, JobFinding, RuntimeCopy, Step
+from edgeprof.diagnosis import Findings, Job, JobFinding, RuntimeCopy, SignalFinding, Step
 from edgeprof.hardware.jetpack import Stack
 
 _SENSOR = "edgeprof sensor"
+_COUNTERS = {EMC: "memory bandwidth", "emc_clock_hz": "memory clock"}
 # Remedies that are more than a command have one of these in them.
 _WITHIN_WORDS = (_SENSOR, "edgeprof devices")
 
@@ -93,23 +94,29 @@ def _board_steps(findings: Findings, means: Means) -> Iterator[Step]:
         yield Step(command=f"docker run {options} IMAGE", why=f"on the host, for {brings}")
     for signal in findings.signals:
         # Of a machine that is no board nothing mends it, and in a container only its options do.
-        if signal.name == EMC and signal.fix and findings.board.kind == "board" and not mounts:
-            yield _memory_counters(signal.fix, signal.reason or "", findings, means)
+        if (
+            signal.name in _COUNTERS
+            and signal.fix
+            and findings.board.kind == "board"
+            and not mounts
+        ):
+            yield _memory_counters(signal, signal.fix, findings, means)
     free = [clock.part for clock in findings.board.clocks if not clock.pinned]
     if findings.board.kind == "board" and free:
         why = f"pins {', '.join(free)} until the next start; edgeprof never does it by itself"
         yield Step(command="sudo jetson_clocks", why=why)
     for command in jtop.commands if findings.board.kind == "board" and not mounts else ():
-        yield Step(command=command, why=f"jtop, which is not needed: {jtop.reason}; {jtop.fix}")
+        yield Step(command=command, why=f"jtop, which is not needed: {jtop.reason}")
 
 
-def _memory_counters(fix: str, reason: str, findings: Findings, means: Means) -> Step:
+def _memory_counters(signal: SignalFinding, fix: str, findings: Findings, means: Means) -> Step:
+    why = f"{_COUNTERS[signal.name]}: {signal.reason}"
     command = next((name for name in _WITHIN_WORDS if name in fix), fix)
     # A sensor lends the files of its own machine.
     if command == _SENSOR and findings.machine_is_root and means.sensor is not None:
-        return Step(command=means.sensor, why=f"memory bandwidth: {reason}")
+        return Step(command=means.sensor, why=why)
     words = "" if command == fix else f"; {fix}"
-    return Step(command=_called(command, means), why=f"memory bandwidth: {reason}{words}")
+    return Step(command=_called(command, means), why=f"{why}{words}")
 
 
 def _called(command: str, means: Means) -> str:

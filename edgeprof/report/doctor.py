@@ -56,7 +56,9 @@ def doctor_text(diagnosis: Diagnosis, width: int) -> str:
         lines += [f"{number}. {printable(step.command)}", fold(f"   {printable(step.why)}", width)]
     if not lines:
         possible = diagnosis.asked.possible
-        lines = ["nothing: all is as it should be" if possible else "no command mends it: see above"]
+        lines = [
+            "nothing: all is as it should be" if possible else "no command mends it: see above"
+        ]
     return "\n".join([page, "", "What to do next", *lines])
 
 
@@ -230,7 +232,7 @@ def _window(signal: SignalFinding) -> str:
         return _NOT_KNOWN
     basis = f", {signal.window_basis}" if signal.window_basis not in (None, "documented") else ""
     if signal.window_s is None:
-        return f"{kind}, length unknown" if signal.window_kind == "exponential" else kind
+        return f"{kind}, ? s" if signal.window_kind == "exponential" else kind
     return f"{show(signal.window_s, 's', 2)} {kind}{basis}"
 
 

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from edgeprof.analysis.next_steps import next_steps
 from edgeprof.analysis.readiness import Means, default_job, job_findings
-from edgeprof.diagnosis import Findings, Job, JobFinding, Provider
+from edgeprof.diagnosis import Findings, Job, JobFinding, Provider, SignalFinding
 from edgeprof.hardware.clock_ends import ClockEnds
 from edgeprof.hardware.container import Container, MissingMount
 from edgeprof.hardware.installed import Installed
@@ -139,6 +139,17 @@ def test_what_closes_the_memory_counters_is_opened_by_the_very_command() -> None
     unloaded = structs.replace(closed, fix="sudo modprobe tegra_cactmon_mc_all")
     findings = structs.replace(BOARD, signals=[*HOST.signals, unloaded])
     assert commands(findings)[0] == "sudo modprobe tegra_cactmon_mc_all"
+
+
+def test_the_memory_clock_alone_is_worth_the_sensor() -> None:
+    """Older boards show the activity to everybody, and the clock that it is a share of to root."""
+    clock = SignalFinding(
+        name="emc_clock_hz", unit="Hz", state="absent", reason="only root",
+        fix="edgeprof sensor (it prints the sudo command)",
+    )  # fmt: skip
+    findings = structs.replace(BOARD, signals=[*BOARD.signals, clock])
+    (sensor, _) = next_steps(findings, job_findings(findings, MEANS), "run", MEANS)
+    assert (sensor.command, sensor.why) == (SENSOR, "memory clock: only root")
 
 
 def test_every_step_is_a_command_also_where_the_remedy_is_a_sentence() -> None:
