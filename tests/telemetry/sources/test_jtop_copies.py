@@ -105,6 +105,15 @@ def test_i07_a_client_without_its_service_is_told_how_to_get_one(tmp_path: Path)
     assert fix == "sudo jtop --install-service"
 
 
+def test_i07_a_client_of_a_release_that_installs_no_service_is_installed_again_by_root(
+    tmp_path: Path,
+) -> None:
+    folder = f"{HOME}/.local/lib/python3.10/site-packages"
+    put(tmp_path, {**metadata(folder, "4.3.2"), f"{HOME}/.local/bin/jtop": "#!"})
+    # 4.x has no --install-service: its setup.py installs the service where root runs it
+    assert fault(installs(tmp_path))[1] == 'sudo pip3 install "jetson-stats~=4.3.0"'
+
+
 def test_i07_root_does_not_find_what_lies_in_a_users_folder(tmp_path: Path) -> None:
     folder = f"{HOME}/.local/lib/python3.10/site-packages"
     put(tmp_path, {**metadata(folder, "7.2.2"), f"{HOME}/.local/bin/jtop": "#!"})
