@@ -130,9 +130,14 @@ class Held(Struct, frozen=True, kw_only=True):
 def held_seconds(signal: Signal) -> float:
     """For how long a leg is to be held: six averaging windows of the counter, which are taken for
     1.5 s where nobody tells them, the longest of any board's driver."""
-    known_s = 0.0 if signal.window_kind == "instantaneous" else signal.window_s
+    known_s = declared_window_s(signal)
     window_s = _LONGEST_WINDOW_S if known_s is None else known_s
     return max(LEAST_DELAYS * window_s * _SPARE, _SHORTEST_LEG_S)
+
+
+def declared_window_s(signal: Signal) -> float | None:
+    """By its source; None where that does not know."""
+    return 0.0 if signal.window_kind == "instantaneous" else signal.window_s
 
 
 def settled(
