@@ -22,6 +22,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from edgeprof.analysis.channels import Channel
+from edgeprof.analysis.integral import trapezoids
 from edgeprof.analysis.statistics import percentile, resampled
 from edgeprof.session.records import Leg, Pass, Signal
 
@@ -197,7 +198,11 @@ def _stretch(
 
 
 def trace_of(channel: Channel, t0_ns: int, t1_ns: int) -> Trace | None:
-    """What a channel read in a time; None where its readings do not cover it."""
+    """What a channel read in a time; None where its readings do not cover it.
+
+    Mean and slope stay apart, and many readings make the ends, for the delay is varied afterwards.
+    Where a window is declared and a stretch holds but three readings, ``integral`` serves.
+    """
     first, last = np.searchsorted(channel.times_ns, (t0_ns, t1_ns))
     times, values = channel.times_ns[first:last], channel.values[first:last]
     if len(times) < _LEAST_READINGS:
@@ -216,12 +221,9 @@ def _ends(values: _Column) -> tuple[_Column, _Column]:
 
 
 def _mean(channel: Channel, t0_ns: int, t1_ns: int) -> float:
-    """Of readings joined by straight lines, also across a gap, where nothing else is known."""
-    first, last = np.searchsorted(channel.times_ns, (t0_ns, t1_ns))
-    times_ns = np.concatenate([[t0_ns], channel.times_ns[first:last], [t1_ns]])
-    values = np.interp(times_ns, channel.times_ns, channel.values)
-    area = ((values[:-1] + values[1:]) / 2 * np.diff(times_ns)).sum()
-    return float(area) / (t1_ns - t0_ns)
+    """Of the time that is covered; what little is missing is taken to be like the rest."""
+    area, covered_s = trapezoids(channel, t0_ns, t1_ns)
+    return area / covered_s
 
 
 def _reading_at(channel: Channel, t_ns: int) -> float | None:
