@@ -3,11 +3,11 @@
 SmolLM2-135M on the CPU, a few prompts. Each case changes one thing: a draft whose words are
 shuffled, a spinning program on the cores, one that streams memory, a draft length of 16, 4-bit
 weights where reading is cheap and arithmetic is not, and a limit on memory. What was changed must
-be named, and before everything that is not a limit of the run as it is, too; what it promises for
-undoing it is set beside what undoing it gave: tokens/s as it is over those of the case. Walls that
-the run has anyway (the demo's draft agrees with half of the tokens) may lead where they promise
-more. The run as it is comes first and last, so that a drift of the machine shows. Takes about six
-minutes on a quiet machine with two cores; on a busy one every case is one of cores.
+be named; what it promises for undoing it is set beside what undoing it gave: tokens/s as it is over
+those of the case. Walls are ranked by what they promise, so that those which the run has anyway
+(the demo's draft agrees with half of the tokens) may lead, and with dear verification a shorter
+draft may. The run as it is comes first and last, so that a drift of the machine shows. Takes about
+six minutes on a quiet machine with two cores; on a busy one every case is one of cores.
 """
 
 import argparse
@@ -170,8 +170,8 @@ def judged(case: Case, found: Measured, usual: Measured) -> None:
         print(f"    MISSED: none of {', '.join(case.called)}", flush=True)
         return
     new = [name for name in found.names if name not in usual.names or name in case.called]
-    place = "first" if new[0] == induced.name else f"after {new[0]}"
-    print(f"    {induced.name} is named {place} of what was induced", flush=True)
+    place = "first" if new[0] == induced.name else f"after {new[0]}, which promises more"
+    print(f"    {induced.name} is named {place}, walls as it is apart", flush=True)
     print(f"    {induced.evidence}\n    try: {induced.advice}", flush=True)
     if case.target != AS_IT_IS.target or induced.gain is None:
         return  # another model: its tokens/s are not to be compared
