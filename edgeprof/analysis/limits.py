@@ -326,7 +326,9 @@ def _length_limits(evidence: Evidence) -> Iterator[Limit]:
         name="draft length",
         evidence=f"{asked} tokens are drafted; {longer} would be better by acceptance and held "
         f"passes, which predict {now.predicted_speedup:.2f}x at K = {asked}",
-        advice=f"-k {best.draft_tokens}: {length_words(best)}",
+        advice=f"-k {best.draft_tokens}: {length_words(best)}"
+        if best.predicted_speedup >= 1
+        else f"decode plainly: no length is predicted to pay, {length_words(best)}",
         gain=best.predicted_speedup / now.predicted_speedup,
     )
 

@@ -304,7 +304,7 @@ def resident_bytes() -> int | None:
 
 def require_growth(before_bytes: int | None, weight_bytes: int, provider: str) -> None:
     """EnvironmentFault where a session was opened that does not hold its weights: such a one would
-    make them anew in every pass. Short of memory onnxruntime gives up making them, and says nothing.
+    make them anew in every pass. Short of memory onnxruntime gives up making them and says nothing.
     On the CPU only: elsewhere they lie on the device."""
     now_bytes = resident_bytes()
     if before_bytes is None or now_bytes is None:

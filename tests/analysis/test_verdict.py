@@ -209,6 +209,16 @@ def test_a_draft_length_that_is_wrong_names_the_better_one() -> None:
     assert "2 tokens are drafted; more would be better" in limit.evidence
 
 
+def test_where_no_length_pays_plain_decoding_is_the_advice() -> None:
+    base = evidence(1.2, 0.2, 1.1, 0.0, 0.7)
+    lengths = [forecast(1, 0.95), forecast(2, 0.80)]
+    (limit,) = judge(msgspec.structs.replace(base, forecasts=lengths)).limits
+    assert limit.name == "draft length"
+    assert limit.advice == (
+        "decode plainly: no length is predicted to pay, K = 1: predicted 0.95x [0.88, 1.01]"
+    )
+
+
 def test_a_draft_length_that_is_nearly_best_is_no_wall() -> None:
     base = evidence(2.0, 0.2, 1.1, 0.0, 0.7)
     lengths = [forecast(1, 1.40), forecast(2, 1.30)]  # 8 % less than the best
