@@ -167,8 +167,10 @@ def _sentence(target: Contended, curve: Curve) -> str | None:
 
 def _meaning(kappa: Quantity) -> str:
     """0 is slack, 1 a shared bus, above 1 worse than that; by which of them the interval holds."""
+    if kappa.low is None or kappa.high is None:
+        return "how sure that is, one repeat does not tell"
     room = has_room(kappa)
-    if room is None or kappa.low is None or kappa.high is None:
+    if room is None:
         return "too uncertain to tell slack from a shared bus"
     if room:
         return "the bus has room for both"
