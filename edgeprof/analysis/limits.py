@@ -188,7 +188,10 @@ def _at_once(together: Together) -> str:
 
 
 def _slower(extra: float) -> str:
-    return f"passes take {extra:.2f} of a plain token longer each round than held"
+    return (
+        f"passes take {extra:.2f} of a plain token longer each round than held, beyond what plain "
+        "ones do"
+    )
 
 
 def _better(terms: RoundTerms, extra: float) -> str:

@@ -332,8 +332,8 @@ def test_kappa_and_remainder_are_cited_with_their_intervals() -> None:
     (limit,) = judge(in_situ(0.5, bus=bus)).limits
     assert limit.evidence == (
         "the target ran during 60 % of the draft's time; passes take 0.50 of a plain token longer "
-        "each round than held; kappa of the draft is 0.90 [0.80, 1.00]; the counter saw 30 % "
-        "[20, 40] more bytes than the held passes move"
+        "each round than held, beyond what plain ones do; kappa of the draft is 0.90 [0.80, 1.00]; "
+        "the counter saw 30 % [20, 40] more bytes than the held passes move"
     )
     assert limit.advice == "let draft and target take turns: predicted 1.43x"  # 2 / 1.4
     (limit,) = judge(in_situ(0.5, bus=Bus(remainder=MUCH))).limits
