@@ -21,6 +21,7 @@ from edgeprof.analysis.board import (
     memory_of,
     temperatures_of,
 )
+from edgeprof.analysis.bus import bus_of
 from edgeprof.analysis.caveats import caveats, nothing_measured
 from edgeprof.analysis.channels import (
     AbsentSignal,
@@ -30,7 +31,7 @@ from edgeprof.analysis.channels import (
     signal_figures,
     span_of,
 )
-from edgeprof.analysis.circumstances import byte_ratio, circumstances_of
+from edgeprof.analysis.circumstances import Circumstances, byte_ratio, circumstances_of
 from edgeprof.analysis.comparison import (
     Output,
     Pair,
@@ -208,9 +209,11 @@ class Summary(Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
 
-def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
+def summarise(
+    session: Session, *, with_disturbed: bool = False, beside: Contention | None = None
+) -> Summary:
     """All figures of a session, complete or not; disturbed repetitions are left out of them, unless
-    they are asked for."""
+    they are asked for. ``beside`` is contention that another session lends."""
     info = session.info
     span = span_of(session)
     channels = channels_of(session)
@@ -227,14 +230,21 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
     held, attribution = held_power(session, rail), attribution_of(session, runs, channels, readings)
     no_bandwidth = None if readings.channel(BANDWIDTH) else _unread(BANDWIDTH, absent)
 
+    contention = contention_of(session, runs, readings, rail, idle)
+    if beside is not None and not contention.targets:
+        contention = replace(contention, targets=beside.targets, lent_by=beside.lent_by)
+    closures = [] if attribution is None else attribution.closure
+
     def traffic(run: VariantRuns) -> PhaseShares:
         return traffic_shares(run, attribution, no_bandwidth)
 
-    comparisons = [
-        _compare(run, plain_variant(runs, run.target), session, readings, rail, costs, disturbances)
-        for run in runs
-        if run.drafter is not None
-    ]
+    def compare(run: VariantRuns) -> Comparison:
+        plain = plain_variant(runs, run.target)
+        bus = bus_of(run, info.models, contention.targets, closures)
+        around = circumstances_of(session, run, readings, disturbances, bus)
+        return _compare(run, plain, session, readings, rail, costs, around)
+
+    comparisons = [compare(run) for run in runs if run.drafter is not None]
     return Summary(
         session=_head(session, span.seconds),
         environment=without_private(info.environment),
@@ -258,7 +268,7 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
         phases=phases_of(session, readings.channel(BANDWIDTH)),
         attribution=attribution,
         idle=idle,
-        contention=contention_of(session, runs, readings, rail, idle),
+        contention=contention,
         disturbed=disturbances,
         disturbed_left_out=not with_disturbed,
         warnings=[
@@ -428,7 +438,7 @@ def _compare(
     readings: Readings,
     rail: Rail,
     costs: _PassCosts,
-    disturbances: Sequence[Disturbance],
+    around: Circumstances,
 ) -> Comparison:
     pairs = [] if plain is None else pairs_of(run, plain)
     output = output_of(run.name, pairs, session.events, sampled=_is_sampled(session.info.recipe))
@@ -437,7 +447,7 @@ def _compare(
         byte_ratio=byte_ratio(session.info.models, run),
         output=output,
         clock_change=clock_change(run.legs, plain.legs, readings) if plain else None,
-        around=circumstances_of(session, run, readings, disturbances),
+        around=around,
     )
     return Comparison(
         variant=run.name,
