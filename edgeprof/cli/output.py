@@ -11,6 +11,18 @@ from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.report.printable import printable
 
 
+class NamedPath(click.Path):
+    """A path that is not empty: an unset variable of a script asks for no folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def json_text(document: Any) -> str:
     """The document as ``--json`` prints it."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
