@@ -27,6 +27,7 @@ from emulated.namespace import EmulatedBoard
 from emulated.tree import build
 from made_profile import made_profile
 
+from edgeprof.cli.commands import COMMANDS
 from edgeprof.hardware.measured import as_toml
 from edgeprof.session.records import Session
 
@@ -369,3 +370,4 @@ def test_no_page_is_left_out() -> None:
     run_of = {(*words_typed(line),) for line in CALLS}
     for line in LINES:
         assert line.in_prose or (*words_typed(line),) in run_of, line
+    assert {line.command for line in CALLS if line.command} == {*COMMANDS}

@@ -36,8 +36,8 @@ _HOST = ("cpu_busy_frac", "cpu_online", "ram_used_bytes", "ram_total_bytes", "sw
 # Of these no board needs to have one.
 _OPTIONAL = ("cooling_state", "throttle_events")
 _ASKED: Sequence[SourceName] = ("sysfs", "tegrastats", "jtop")
-# jtop has no load of the memory that can be believed: its remedies do not mend that.
-_NOT_OF_JTOP = ("emc_busy_frac", "dram_bandwidth_bytes_per_s")
+# jtop has no load of the memory that can be believed, and of its own remedies is told elsewhere.
+_NOT_OF_JTOP = ("emc_busy_frac", "emc_clock_hz", "dram_bandwidth_bytes_per_s")
 _FAILURES = ("death", "failure", "gap")
 _NOTHING = "no reading came in {:.0f} s"
 

@@ -27,6 +27,7 @@ _INSTALLS_SERVICE = [
     0,
 ]  # older ones have no such option: pip installs the service, if root calls
 _RESTART_SERVICE = "sudo systemctl restart jtop.service"
+_SYSTEM_LIBRARIES = Path("/usr/lib")  # where a distribution marks its Python as its own (PEP 668)
 
 
 class Remedy(Struct, frozen=True, kw_only=True):
@@ -138,10 +139,17 @@ def _by_typing(reason: str, *commands: str) -> Remedy:
     return Remedy(reason=reason, fix=", then ".join(commands), commands=commands)
 
 
+def _system_pip() -> str:
+    """How root installs a package for the system. From Ubuntu 24.04 on pip refuses that unless it
+    is told that it is meant, as the README of jetson-stats has it."""
+    marked = any(_SYSTEM_LIBRARIES.glob("python3*/EXTERNALLY-MANAGED"))
+    return f"sudo pip3 install{' --break-system-packages' if marked else ''}"
+
+
 def _install_service(copy: JtopCopy) -> str:
     """Root finds what lies in the system's folders alone."""
     if _release(copy.version) < _INSTALLS_SERVICE:
-        return f'sudo pip3 install "jetson-stats~={_series(copy.version)}"'
+        return f'{_system_pip()} "jetson-stats~={_series(copy.version)}"'
     script = copy.script or "jtop"
     in_system = script in ("/usr/local/bin/jtop", "/usr/bin/jtop", "jtop")
     return f"sudo {'jtop' if in_system else shlex.quote(script)} --install-service"
@@ -204,7 +212,7 @@ def _start_service(reason: str) -> Remedy:
         return Remedy(reason=reason, fix=f"start the container with -v {SOCKET}:{SOCKET}")
     if UNIT.exists():
         return _by_typing(reason, _RESTART_SERVICE)
-    return _by_typing(reason, "sudo pip install -U jetson-stats", "sudo jtop --install-service")
+    return _by_typing(reason, f"{_system_pip()} -U jetson-stats", "sudo jtop --install-service")
 
 
 def _no_permission() -> Remedy:
@@ -234,7 +242,7 @@ def _other_version(error: ClientError) -> Remedy:
     python = printable(error.python)
     if _release(service) < _release(client):
         fix = (
-            f'upgrade the service: sudo pip install -U "jetson-stats~={_series(client)}", then '
+            f'upgrade the service: {_system_pip()} -U "jetson-stats~={_series(client)}", then '
             f"{_RESTART_SERVICE}"
         )
     else:
