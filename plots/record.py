@@ -4,8 +4,10 @@
 real one of it beside processes that stream. ``emulated-orin-nano.sqlite`` is ``edgeprof watch``
 beside a program that announces phases, on the files of an emulated board, which this script drives
 through them: the recorder and the sampler are real, the board is not, and every sample says so.
-``scripted.sqlite`` is no recording at all: a decode written by a script with known bytes a pass,
-through the real store.
+``scripted.sqlite`` is a decode that a script makes up, with known bytes a pass, played in real time
+through the files of an emulated board: again the sampler is real and the board is not.
+
+Without names all are recorded; ``python plots/record.py scripted`` records that one.
 """
 
 import shlex
@@ -13,31 +15,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import msgspec
+from emulated.played import play
 from emulated.tree import Tree, build
-from emulated.truth import (
-    Counter,
-    Script,
-    Truth,
-    Work,
-    bandwidth_signal,
-    samples,
-    session_info,
-)
+from emulated.truth import Counter, Script, Truth, Work, session_info
 
-from edgeprof.session.records import Signal
-from edgeprof.session.store import SessionWriter
+from edgeprof import __version__
 
 REAL = {
     "cpu-contention": "contend smollm2-135m --target fp32 --dose 25 --dose 50 --dose 100 -r 4"
     " --seconds 1",
     "cpu": "run smollm2-135m -n 32 --repeats 1",
+    "cpu-repeats": "run smollm2-135m -n 32 --repeats 3",
 }
 TRUTH = Truth(
     passes={
@@ -49,9 +46,10 @@ TRUTH = Truth(
     interference=0.03,
     counter=Counter(kind="exponential", window_s=0.4, noise=0.01, offset_s=0.0),
 )
-IDLE_W, J_PER_BYTE = 4.5, 0.12e-9
+IDLE_W, J_PER_BYTE, VOLTS = 4.5, 0.12e-9, 5.0
 
 SESSIONS = Path(__file__).parent / "sessions"
+EDGEPROF = (sys.executable, "-m", "edgeprof")
 ANNOUNCER = "import edgeprof, sys\nfor line in sys.stdin: edgeprof.mark(line.strip())"
 
 
@@ -73,41 +71,53 @@ IDLE = Phase("idle", 1.5, 0.03, 0.0, 900)
 PLAN = (IDLE, PREFILL, DECODE, IDLE, PREFILL, *(DRAFT, VERIFY) * 4, IDLE)
 
 
-def main() -> None:
+def main(names: Sequence[str]) -> None:
     SESSIONS.mkdir(exist_ok=True)
-    edgeprof = [sys.executable, "-m", "edgeprof"]
-    write_scripted(SESSIONS / "scripted.sqlite")
-    output = str(SESSIONS / "emulated-orin-nano.sqlite")
+    recorders = {
+        "emulated-orin-nano": watch_emulated,
+        "scripted": play_scripted,
+        **{name: partial(record, command) for name, command in REAL.items()},
+    }
+    for name in names or recorders:
+        recorders[name](SESSIONS / f"{name}.sqlite")
+
+
+def record(command: str, output: Path) -> None:
+    subprocess.run([*EDGEPROF, *shlex.split(command), "-o", str(output), "--force"], check=True)
+
+
+def watch_emulated(output: Path) -> None:
     with tempfile.TemporaryDirectory() as board:
         tree = build(Path(board), "orin-nano")
-        watch = ["watch", "-q", "--root", board, "-o", output, "--force", "--"]
+        watch = ["watch", "-q", "--root", board, "-o", str(output), "--force", "--"]
         program = [sys.executable, "-c", ANNOUNCER]
-        with subprocess.Popen([*edgeprof, *watch, *program], stdin=subprocess.PIPE) as watching:
+        with subprocess.Popen([*EDGEPROF, *watch, *program], stdin=subprocess.PIPE) as watching:
             drive(tree, lambda phase: tell(watching, phase))
-    for name, command in REAL.items():
-        output = str(SESSIONS / f"{name}.sqlite")
-        subprocess.run([*edgeprof, *shlex.split(command), "-o", output, "--force"], check=True)
 
 
-def write_scripted(path: Path) -> None:
-    """Phases held for their bytes and answers with a draft, their bandwidth read through a slow
-    counter, and power that follows the bandwidth."""
-    seed = 1
-    script = Script(TRUTH, seed=seed, leg_s=5.0, repeats=3, answers=2, answer_s=10.0)
+def play_scripted(path: Path) -> None:
+    """Phases held for their bytes and answers with a draft on an emulated board, in real time. Its
+    counter of the memory is slow, its power follows the bandwidth."""
+    created_utc = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     info = msgspec.structs.replace(
-        session_info(), device={"name": "a board of a script", "kind": "board"}
+        session_info(),
+        created_utc=created_utc,
+        edgeprof_version=__version__,
+        device={"name": "emulated Orin Nano, driven by a script", "kind": "board"},
     )
-    power = Signal(
-        id=2, name="power_w.total", unit="W", source="sysfs", window_kind="instantaneous"
-    )
-    writer = SessionWriter(path, info, force=True)
-    for record in (*script.records(), bandwidth_signal(), power):
-        writer.add(record)
-    for sample in samples(script, seed=seed):
-        watts = IDLE_W + J_PER_BYTE * (sample.value or 0.0)
-        writer.add(sample)
-        writer.add(msgspec.structs.replace(sample, signal_id=2, value=watts))
-    writer.close()
+    with tempfile.TemporaryDirectory() as board:
+        tree = build(Path(board), "orin-nano")
+        rail = tree.board.chips[0].rails[0].label
+
+        def draw_power(bytes_per_s: float) -> None:
+            tree.set_rail(rail, ma=round(1000 * (IDLE_W + J_PER_BYTE * bytes_per_s) / VOLTS))
+
+        play(tree, script_from, path, beside=draw_power, info=info)
+
+
+def script_from(start_s: float) -> Script:
+    lengths = {"leg_s": 5.0, "repeats": 3, "answers": 2, "answer_s": 10.0}
+    return Script(TRUTH, seed=1, start_s=start_s, duty=False, **lengths)
 
 
 def tell(watching: "subprocess.Popen[bytes]", phase: str) -> None:
@@ -135,4 +145,4 @@ def drive(tree: Tree, announce: Callable[[str], None]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -47,6 +47,7 @@ class Decoder(Struct, frozen=True, kw_only=True):
     positions: bool = True
     merged: bool = False
     rows: bool = False
+    last_row_only: bool = False  # of the logits, whatever the pass
     past: str = "past_key_values.%d.%s"
     present: str = "present.%d.%s"
     head: str = "logits"
@@ -266,6 +267,8 @@ class _Graph:
             start = self._op("Neg", [self._op("Reshape", ["num_logits_to_keep", self._ints(-1)])])
             ends = self._ints(np.iinfo(np.int64).max)
             x = self._op("Slice", [x, start, ends, self._ints(1)])
+        if spec.last_row_only:
+            x = self._op("Slice", [x, *map(self._ints, (-1, np.iinfo(np.int64).max, 1))])
         logits = self._op("MatMul", [x, "head"])
         self._op("Cast", [logits], to=KINDS[spec.logits], output=self._prefix + spec.head)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from edgeprof.analysis.disturbance import left_out_legs
+from edgeprof.analysis.recorded import missing, recorded
 from edgeprof.analysis.statistics import bootstrap_interval
 from edgeprof.analysis.summary import Summary, VariantFigures, without_private
 from edgeprof.analysis.synthetic import synthetic_runs
@@ -106,7 +107,7 @@ def conflicts_of(summaries: Sequence[Summary]) -> list[Conflict]:
     """Boards, power modes and, of models of one name, the digests of their files."""
     found = [
         ("board", [_text(summary.device.get("name")) for summary in summaries]),
-        ("power mode", [_text(summary.device.get("power_mode")) for summary in summaries]),
+        ("power mode", [_power_mode(summary) for summary in summaries]),
     ]
     names = dict.fromkeys(name for summary in summaries for name in summary.models)
     for name in names:
@@ -242,6 +243,7 @@ def _head(summary: Summary) -> dict[str, Any]:
         "recipe": session.recipe.get("name"),
         "device": device.get("name"),
         "power_mode": device.get("power_mode"),
+        "power_mode_missing": missing(device, "power_mode", session.kind),
         "complete": session.complete,
         "simulated": bool(session.samples.get("simulated")),
         "replayed": bool(session.samples.get("replayed")),
@@ -307,7 +309,20 @@ def _flat(prefix: str, value: Any) -> dict[str, Any]:
     return {prefix: value}
 
 
+def same_as(sessions: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """Of the heads of a comparison those that are of a recording that comes before: its place, and
+    that of the first of them. A copy and what a repair saved keep the id."""
+    first: dict[str, int] = {}
+    return {
+        place: first[head["id"]]
+        for place, head in enumerate(sessions)
+        if first.setdefault(head["id"], place) != place
+    }
+
+
 def _warnings(summaries: Sequence[Summary]) -> Iterator[str]:
+    for place, earlier in same_as([_head(summary) for summary in summaries]).items():
+        yield f"session {place + 1} is the same recording as session {earlier + 1}"
     for place, summary in enumerate(summaries, start=1):
         if not summary.session.complete:
             reason = summary.session.ended_reason or "reason not recorded"
@@ -315,6 +330,10 @@ def _warnings(summaries: Sequence[Summary]) -> Iterator[str]:
         for quality in ("simulated", "replayed"):
             if summary.session.samples.get(quality):
                 yield f"session {place} has {quality} samples, which no board gave"
+
+
+def _power_mode(summary: Summary) -> str:
+    return recorded(summary.device, "power_mode", summary.session.kind)
 
 
 def _text(value: Any) -> str:

@@ -33,6 +33,9 @@ _TOLD_APART = ("divergence", "absent", "suspect", "gap", "marks", "swap", "load"
 
 _LONGEST_REASON = 300
 
+# Sessions that were not measured by decoding: their answer is what was seen.
+OBSERVED_KINDS = ("watch", "import")
+
 
 def caveats(
     session: Session,
@@ -44,6 +47,7 @@ def caveats(
 ) -> list[str]:
     """In the order of their weight. ``emc_clock`` is given where the memory's clock moved."""
     return [
+        *_nothing(session),
         *_incomplete(session, runs),
         *_not_real(session),
         *_no_samples(session, signals),
@@ -64,6 +68,20 @@ def caveats(
         *_cache(session),
         *_above_ceiling(points),
     ]
+
+
+def nothing_measured(session: Session) -> str | None:
+    """Why a session has no figure at all; None where it may have some."""
+    if session.legs:
+        return None
+    if session.info.kind in OBSERVED_KINDS:
+        return None if len(session.samples) else "no source gave a reading"
+    return "the session has no legs"
+
+
+def _nothing(session: Session) -> Iterable[str]:
+    if (why := nothing_measured(session)) is not None:
+        yield f"nothing was measured: {why}"
 
 
 def _incomplete(session: Session, runs: Sequence[VariantRuns]) -> Iterable[str]:
@@ -90,6 +108,8 @@ def _no_samples(session: Session, signals: Sequence[SignalFigures]) -> Iterable[
     """A session of nothing but samples, without a single one."""
     if session.info.kind == "run" or any(signal.n for signal in signals):
         return
+    if nothing_measured(session) is not None:
+        return  # said already
     reasons = {signal.reason for signal in signals}
     yield f"no samples: {SHORTER if reasons == {SHORTER} else 'no source gave a reading'}"
 

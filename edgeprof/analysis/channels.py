@@ -86,6 +86,12 @@ class Channel(Struct, frozen=True, kw_only=True, eq=False):
         return np.diff(self.times_ns)[self.held] / 1e9
 
     @property
+    def usual_s(self) -> float:
+        """For how long a reading usually stands; of a single one, what was asked for."""
+        asked_hz = self.signal.asked_hz
+        return self.held_interval_s or (1 / asked_hz if asked_hz else 0.0)
+
+    @property
     def covered_s(self) -> float:
         return float(self.intervals_s.sum())
 

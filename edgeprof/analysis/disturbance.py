@@ -97,10 +97,15 @@ def is_disturbed(attrs: Mapping[str, Any]) -> bool:
     wall_s = _number(processor, "wall_s")
     if wall_s <= 0:
         return False
-    others_s = _number(processor, "others_s")
-    others_s -= _number(attrs, "antagonist_cpu_s")
     stolen_s = _number(processor, "stolen_s")
-    return others_s >= _OTHERS_BESIDE * wall_s or stolen_s >= _STOLEN_BESIDE * wall_s
+    return _others_s(attrs) >= _OTHERS_BESIDE * wall_s or stolen_s >= _STOLEN_BESIDE * wall_s
+
+
+def _others_s(attrs: Mapping[str, Any]) -> float:
+    """Processor time that neither this process took nor an antagonist that it runs beside."""
+    processor = attrs.get("processor")
+    others_s = _number(processor, "others_s") if isinstance(processor, dict) else 0.0
+    return max(others_s - _number(attrs, "antagonist_cpu_s"), 0.0)
 
 
 def _events_by_leg(events: Iterable[Event], legs: Sequence[Leg]) -> dict[int, list[Event]]:
@@ -150,11 +155,11 @@ def neighbours(leg: Leg) -> Iterator[str]:
     processor = leg.attrs.get("processor")
     if seconds < _SHORTEST_S or not isinstance(processor, dict):
         return
-    for key, limit, who in (
-        ("others_s", _OTHERS_CORES, "other programs took"),
-        ("stolen_s", _STOLEN_CORES, "the host gave to other machines"),
+    for taken_s, limit, who in (
+        (_others_s(leg.attrs), _OTHERS_CORES, "other programs took"),
+        (_number(processor, "stolen_s"), _STOLEN_CORES, "the host gave to other machines"),
     ):
-        cores = _number(processor, key) / seconds
+        cores = taken_s / seconds
         if cores >= limit:
             yield f"{who} {cores:.1f} cores"
 

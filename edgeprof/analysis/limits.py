@@ -133,7 +133,7 @@ def _in_situ_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:
         gain = _without(terms, extra, _IN_SITU)
         yield Limit(
             name="cores fought over",
-            evidence=f"{around.cores}; {_slower(extra)}",
+            evidence=f"{around.cores}; {_against_held(terms)}",
             advice="stop the other programs, or give the draft fewer threads: "
             f"{_better(terms, extra)}",
             gain=max(gain, around.core_gain or _NOTICEABLE),
@@ -142,7 +142,7 @@ def _in_situ_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:
         yield Limit(
             name="GPU fought over",
             evidence=f"{_at_once(together)} on one GPU, where both compete for its SMs and time "
-            f"slices; {_slower(extra)}",
+            f"slices; {_against_held(terms)}",
             advice=f"let draft and target take turns: {_better(terms, extra)}",
             gain=_without(terms, extra, _IN_SITU),
         )
@@ -155,7 +155,7 @@ def _bus_or_turns(evidence: Evidence, terms: RoundTerms, extra: float) -> Iterat
     around, bus = evidence.around, evidence.around.bus
     gain = _without(terms, extra, _IN_SITU)
     better = _better(terms, extra)
-    facts = [_slower(extra), *bus.facts]
+    facts = [_against_held(terms), *bus.facts]
     if bus.together is not None:
         facts.insert(0, _at_once(bus.together))
     if bus.is_shared or (bus.is_shared is None and bus.together is not None):
@@ -187,15 +187,24 @@ def _at_once(together: Together) -> str:
     return f"the target ran during {100 * together.share:.0f} % of the draft's time"
 
 
-def _slower(extra: float) -> str:
+def _better(terms: RoundTerms, extra: float) -> str:
+    return f"predicted {_removed(terms, extra, _IN_SITU):.2f}x"
+
+
+def _against_held(terms: RoundTerms) -> str:
+    """What the in situ term is made of, for passes by themselves may show another sign."""
+    extra, plain = terms.in_situ or 0.0, terms.plain_in_situ or 0.0
+    told = f"passes take {extra:.2f} of a plain token longer each round than held, by their means"
+    if round(abs(plain), 2) == 0:
+        return told
     return (
-        f"passes take {extra:.2f} of a plain token longer each round than held, beyond what plain "
-        "ones do"
+        f"{told} and beyond plain decoding's: those of a round {_longer(extra + plain)}, a plain "
+        f"token's {_longer(plain)}"
     )
 
 
-def _better(terms: RoundTerms, extra: float) -> str:
-    return f"predicted {_removed(terms, extra, _IN_SITU):.2f}x"
+def _longer(difference: float) -> str:
+    return f"{abs(difference):.2f} {'longer' if difference >= 0 else 'shorter'}"
 
 
 def _acceptance_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:

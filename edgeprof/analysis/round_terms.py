@@ -22,7 +22,8 @@ from edgeprof.session.records import Pass, Round
 class RoundTerms(Struct, frozen=True, kw_only=True):
     """A mean round, in plain tokens. ``rejected`` is the part of draft and verification that went
     into drafted tokens that did not stand. ``in_situ`` is None where nothing was held: then it is
-    in the others."""
+    in the others; ``plain_in_situ``, no term, is what a plain token's pass takes longer, which was
+    taken off it. By means, all of them."""
 
     tokens: float
     draft: float
@@ -30,6 +31,7 @@ class RoundTerms(Struct, frozen=True, kw_only=True):
     fixed: float
     in_situ: float | None
     rejected: float | None
+    plain_in_situ: float | None = None
 
     @property
     def total(self) -> float:
@@ -80,6 +82,7 @@ def round_terms(
         fixed=cost.other - (1 - plain_pass),
         in_situ=(cost.draft - draft) + (cost.target - target) - (plain_pass - one),
         rejected=_rejected_s(rounds, held_s, held_draft_s) / unit_s,
+        plain_in_situ=plain_pass - one,
     )
 
 

@@ -22,7 +22,7 @@ from edgeprof.analysis.board import (
     temperatures_of,
 )
 from edgeprof.analysis.bus import bus_of
-from edgeprof.analysis.caveats import caveats
+from edgeprof.analysis.caveats import caveats, nothing_measured
 from edgeprof.analysis.channels import (
     AbsentSignal,
     SignalFigures,
@@ -113,7 +113,8 @@ _PRIVATE = ("serial", "hostname", "host_name", "uuid", "mac_address", "user", "h
 
 class SessionHead(Struct, frozen=True, kw_only=True):
     """Which session this is; ``samples`` counts them by quality, what is simulated and replayed as
-    both; ``duration_s`` is the time that the figures of its signals are about."""
+    both; ``duration_s`` is the time that the figures of its signals are about.
+    ``nothing_measured`` says of a session without a figure why there is none."""
 
     id: str
     created_utc: str
@@ -121,6 +122,7 @@ class SessionHead(Struct, frozen=True, kw_only=True):
     kind: str
     complete: bool
     ended_reason: str | None
+    nothing_measured: str | None
     duration_s: float
     recipe: dict[str, Any]
     prompts: list[dict[str, Any]]
@@ -337,6 +339,7 @@ def _head(session: Session, duration_s: float) -> SessionHead:
         kind=info.kind,
         complete=info.complete,
         ended_reason=info.ended_reason,
+        nothing_measured=nothing_measured(session),
         duration_s=duration_s,
         recipe=info.recipe,
         prompts=list(prompts.values()),

@@ -42,10 +42,12 @@ class RoundMark(Struct, frozen=True, kw_only=True):
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """One signal in its SI unit; NaN stands between readings where nothing is known."""
+    """One signal in its SI unit; NaN stands between readings where nothing is known. ``usual_s`` is
+    the time between two readings as they came: for so long a single one stands."""
 
     name: str
     source: str
+    usual_s: float
     times_s: Floats
     values: Floats
 
@@ -113,6 +115,7 @@ def line_of(channel: Channel, start_ns: int, most: int) -> Line:
     return Line(
         name=channel.signal.name,
         source=channel.signal.source,
+        usual_s=channel.usual_s,
         times_s=np.insert(times_s[kept], gaps, between_s),
         values=np.insert(channel.values[kept], gaps, np.nan),
     )

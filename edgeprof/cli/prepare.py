@@ -51,10 +51,14 @@ def _is_onnx(found: str) -> bool:
 
 
 def _tell_as_it_is(key: str, use: ModelUse, found: str, talk: Talk) -> None:
-    """An ONNX decoder is not converted, so that what is asked of its conversion changes nothing.
-    The form of its weights is in the session as it is."""
+    """An ONNX decoder is not converted, so that what is asked of its conversion changes nothing."""
+    if not _is_onnx(found):
+        return
     asked = [name for name in ("requantise", "head_rows") if getattr(use, name)]
-    if asked and _is_onnx(found):
+    manifest = read_decoder_folder(Path(found)).manifest
+    if use.weights not in ("as-is", manifest and manifest.weights):
+        asked.insert(0, "weights")
+    if asked:
         talk(f"{key}: {found} is run as it is; {', '.join(asked)} changes nothing")
 
 

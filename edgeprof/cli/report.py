@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 
 from edgeprof.cli.output import json_text, refuse_contradiction, talk, write_new_file
-from edgeprof.errors import PartialResult
+from edgeprof.errors import FileFault, PartialResult
 
 if TYPE_CHECKING:
-    from edgeprof.analysis.summary import Summary
+    from edgeprof.analysis.summary import SessionHead, Summary
     from edgeprof.session.records import Session
 
 Form = Literal["text", "json", "md", "html", "csv", "trace"]
@@ -38,14 +38,18 @@ class _Files(NamedTuple):
 
 
 def _markdown() -> _Files:
+    from edgeprof.report.left_over import figures_shown, remove_left_over
     from edgeprof.report.markdown import report_names, write_report
 
-    return _Files(
-        lambda wishes: report_names(wishes.figures),
-        lambda session, summary, folder, wishes: write_report(
-            session, summary, folder, figures=wishes.figures
-        ),
-    )
+    def write(session: "Session", summary: "Summary", folder: Path, wishes: _Wishes) -> Path:
+        before = figures_shown(folder)
+        report = write_report(session, summary, folder, figures=wishes.figures)
+        if left := remove_left_over(folder, before):
+            names = ", ".join(path.name for path in left)
+            talk(f"removed from {folder}, where the replaced report had left them: {names}")
+        return report
+
+    return _Files(lambda wishes: report_names(wishes.figures), write)
 
 
 def _html() -> _Files:
@@ -143,7 +147,8 @@ def command(
     """Show what SESSION measured: what pays, what does not, and why.
 
     Text on the terminal by default; `-o DIR` writes DIR/report.md with plots beside it and prints
-    its path. An incomplete session is reported in full and exits with 4.
+    its path. An incomplete session is reported in full and exits with 4, one in which nothing was
+    measured with 1.
     """
     refuse_contradiction(form, as_json)
     wishes = _Wishes(figures, csv_dialect, with_disturbed, contention)
@@ -154,11 +159,13 @@ def command(
     with _all_kept():
         if chosen in _FORMS and not on_stdout:
             folder = output or Path(f"{session.stem}-report")
-            complete = _write_files(session, folder, chosen, wishes, force, open_it)
+            head = _write_files(session, folder, chosen, wishes, force, open_it)
         else:
-            complete = _write_text(session, output, chosen, wishes, force)
-    if not complete:
+            head = _write_text(session, output, chosen, wishes, force)
+    if not head.complete:
         raise PartialResult(f"{session}: the session is incomplete; the figures cover what it has")
+    if head.nothing_measured is not None:
+        raise FileFault(f"{session}: nothing was measured: {head.nothing_measured}")
 
 
 @contextmanager
@@ -176,8 +183,8 @@ def _all_kept() -> Iterator[None]:
 
 def _write_files(
     path: Path, folder: Path, form: Form, wishes: _Wishes, force: bool, open_it: bool
-) -> bool:
-    """Whether the session was complete. The folder is checked before the session is read."""
+) -> "SessionHead":
+    """What the session says of itself. The folder is checked before the session is read."""
     from edgeprof.report.folder import check_folder, report_folder
     from edgeprof.report.headline import headlines
     from edgeprof.session.store import read_session
@@ -189,15 +196,17 @@ def _write_files(
     with report_folder(folder):
         report = files.write(session, summary, folder, wishes)
     for headline in headlines(summary):
-        talk(f"{headline.target}: {headline.answer}")
+        talk(f"{headline.target}: {headline.answer}; {headline.output}")
     click.echo(str(report))
     if open_it and not webbrowser.open(report.absolute().as_uri()):
         talk(f"no browser was found here; open {report} elsewhere")
-    return summary.session.complete
+    return summary.session
 
 
-def _write_text(path: Path, output: Path | None, form: Form, wishes: _Wishes, force: bool) -> bool:
-    """Whether the session was complete."""
+def _write_text(
+    path: Path, output: Path | None, form: Form, wishes: _Wishes, force: bool
+) -> "SessionHead":
+    """What the session says of itself."""
     import msgspec
 
     from edgeprof.catalog import measured_like
@@ -217,7 +226,7 @@ def _write_text(path: Path, output: Path | None, form: Form, wishes: _Wishes, fo
         _put(markdown(summary, probe=probe), output, force)
     else:
         _put(session_text(summary, terminal_width(), probe), output, force)
-    return summary.session.complete
+    return summary.session
 
 
 def _summary(session: "Session", wishes: _Wishes) -> "Summary":

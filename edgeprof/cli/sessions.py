@@ -25,7 +25,7 @@ from edgeprof.errors import FileFault, PartialResult
     metavar="PATH",
     help="The new session of --repair. Default: FILE's name with -repaired, beside it.",
 )
-@click.option("--force", is_flag=True, help="Replace a session that is at -o.")
+@click.option("--force", is_flag=True, help="Replace an incomplete session that is at -o.")
 def command(
     folder: Path, as_json: bool, repair: Path | None, output: Path | None, force: bool
 ) -> None:
@@ -110,8 +110,7 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     for one in found:
         if one["state"] in ("damaged", "incomplete"):
             why = one["reason"] or "its recorder was killed"
-            hint = "; try --repair" if one["state"] == "damaged" else ""
-            talk(f"{one['path']}: {one['state']}: {why}{hint}")
+            talk(f"{one['path']}: {one['state']}: {why}")
 
 
 def _repair(path: Path, output: Path, force: bool) -> None:

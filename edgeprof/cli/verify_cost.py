@@ -3,7 +3,7 @@ a probe."""
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from edgeprof.errors import FileFault, UsageFault
@@ -48,17 +48,26 @@ def _from_probe(path: Path, target: str | None) -> dict[int, float]:
     models = {one.name: one.passes for one in profile.models}
     kernels = {one.label: one.passes for one in profile.kernels}
     known = models | kernels
-    offered = models or kernels
     if not known:
         raise FileFault(f"{path}: the profile holds no passes of several rows")
-    if target is None and len(offered) > 1:
-        raise UsageFault(
-            f"{path}: passes of {', '.join(known)} were timed; choose one with --verify-target"
-        )
-    name = next(iter(offered)) if target is None else target
-    if name not in known:
-        raise UsageFault(f"{path}: {unknown_name('model or kernel', name, known)}")
+    if target is None and len(models) == 1:
+        target = next(iter(models))
+    name = _chosen(path, target, known, "timed", "model or kernel")
     return _checked(path, {one.tokens: one.cost.value for one in known[name]})
+
+
+def _chosen(
+    path: Path, target: str | None, known: Mapping[str, object], how: str, what: str
+) -> str:
+    """The one that was asked for, or the only one."""
+    if target is None and len(known) > 1:
+        raise UsageFault(
+            f"{path}: passes of {', '.join(known)} were {how}; choose one with --verify-target"
+        )
+    name = next(iter(known)) if target is None else target
+    if name not in known:
+        raise UsageFault(f"{path}: {unknown_name(what, name, known)}")
+    return name
 
 
 def _from_csv(path: Path, text: str) -> dict[int, float]:
@@ -118,14 +127,7 @@ def _from_session(path: Path, target: str | None) -> dict[int, float]:
             found.setdefault(one.target, {})[one.tokens] = one.measured.value
     if not found:
         raise FileFault(f"{path}: the session has no held passes of one token and of several")
-    if target is None and len(found) > 1:
-        raise UsageFault(
-            f"{path}: passes of {', '.join(found)} were held; choose one with --verify-target"
-        )
-    name = next(iter(found)) if target is None else target
-    if name not in found:
-        raise UsageFault(f"{path}: {unknown_name('target with held passes', name, found)}")
-    return _checked(path, found[name])
+    return _checked(path, found[_chosen(path, target, found, "held", "target with held passes")])
 
 
 def _checked(path: Path, costs: dict[int, float]) -> dict[int, float]:

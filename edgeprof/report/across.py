@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from edgeprof.analysis.across import Across, Difference, Ratio
+from edgeprof.analysis.across import Across, Difference, Ratio, same_as
 from edgeprof.quantity import Quantity
 from edgeprof.report.headline import ratio as shown_ratio
 from edgeprof.report.sections import Section, lines
@@ -49,6 +49,11 @@ def _answers(across: Across, names: Sequence[str]) -> Iterator[str]:
     if across.conflicts:
         listed = "; ".join(f"{one.what} {' against '.join(one.values)}" for one in across.conflicts)
         yield f"Not the same machine state, shown because --force asks for it: {listed}."
+    for place, earlier in same_as(across.sessions).items():
+        yield (
+            f"{names[place]} is the same session as {names[earlier]}: one recording, set against "
+            "itself."
+        )
     if not across.ratios:
         yield "Nothing to compare: no variant or test is in the first session and in another."
     for place in dict.fromkeys(one.session for one in across.ratios):
@@ -70,7 +75,7 @@ def _session_table(across: Across, names: Sequence[str]) -> Table:
         (
             name,
             _text(head["device"]),
-            _text(head["power_mode"]),
+            head["power_mode_missing"] or str(head["power_mode"]),
             _text(head["recipe"]),
             head["created_utc"],
             head["edgeprof_version"],

@@ -1,7 +1,9 @@
 """The interactive charts of a page, as the JSON that Plotly's script draws.
 
 Knows nothing of that script's Python package, of sizes or of themes: the page lays panels out for
-the width it has. Names come from outside, and Plotly reads tags in them: all are escaped here.
+the width it has. Names come from outside, and Plotly reads tags in them: all that it shows is
+escaped here. What a trace of the timeline says under the pointer is in its ``told``, as plain text:
+the page looks up what contains the pointed time, for Plotly would name the nearest of all.
 """
 
 import base64
@@ -40,6 +42,7 @@ _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 _SYMBOLS = {"error": "x", "warning": "triangle-up"}
 _LANE_PX, _PANEL_PX = 26, 130
 _LONGEST_TEXT = 160
+_SHORT_S = 10.0
 
 
 def timeline_chart(timeline: Timeline) -> Chart:
@@ -64,8 +67,17 @@ def timeline_chart(timeline: Timeline) -> Chart:
         "panels": panels,
         "traces": traces,
         "x_title": "time since the start (s)",
-        "duration_s": timeline.duration_s,
+        "shown_s": _shown_s(timeline),
     }
+
+
+def _shown_s(timeline: Timeline) -> list[float]:
+    """From where to where the whole is: events shortly before and after, as of what was set up,
+    belong to it; an odd one far away does not make the rest invisible."""
+    lasted_s = timeline.duration_s
+    margin_s = max(_SHORT_S, 0.1 * lasted_s)
+    near = [one.t_s for one in timeline.moments if -margin_s <= one.t_s <= lasted_s + margin_s]
+    return [min(0.0, *near), max(lasted_s, *near)] if near else [0.0, lasted_s]
 
 
 def missing_panels(timeline: Timeline) -> list[str]:
@@ -99,9 +111,13 @@ def roofline_chart(roofs: Sequence[RoofLine], series: Sequence[PassSeries]) -> C
 
 def shown_text(text: str) -> str:
     """Text from outside as Plotly may show it: no tag, and not too long."""
+    return escape(_plain_text(text), quote=False)  # Plotly reads no &quot;
+
+
+def _plain_text(text: str) -> str:
+    """As text that is shown as such: nothing in it steers the eye, and it is not too long."""
     flat = named(" ".join(text.split()))
-    shown = flat if len(flat) <= _LONGEST_TEXT else flat[: _LONGEST_TEXT - 1] + "…"
-    return escape(shown, quote=False)  # Plotly reads no &quot;
+    return flat if len(flat) <= _LONGEST_TEXT else flat[: _LONGEST_TEXT - 1] + "…"
 
 
 def _lanes(timeline: Timeline) -> Iterator[Chart]:
@@ -116,23 +132,28 @@ def _lanes(timeline: Timeline) -> Iterator[Chart]:
 
 
 def _stretches(lane: str, stretches: Sequence[Stretch], colour: str) -> Chart:
-    """A bar each: a thick line from its start to its end, with a hold for the pointer between."""
-    times = [(one.t0_s, (one.t0_s + one.t1_s) / 2, one.t1_s, np.nan) for one in stretches]
-    notes = [
-        f"{shown_text(one.label)} ({shown_text(one.note)}), {show(one.t1_s - one.t0_s, 's')}"
+    """A bar each: a thick line from its start to its end."""
+    times = [(one.t0_s, one.t1_s, np.nan) for one in stretches]
+    notes = (
+        f"{_plain_text(one.label)} ({_plain_text(one.note)}), {show(one.t1_s - one.t0_s, 's')}"
         for one in stretches
-    ]
+    )
     return {
         "type": "scatter",
         "mode": "lines",
         "name": lane,
         "x": _packed(np.array(times).ravel()),
-        "y": [lane] * (4 * len(stretches)),
-        "text": [note for note in notes for _ in range(4)],
-        "hovertemplate": f"{lane}: %{{text}}<extra></extra>",
+        "y": [lane] * (3 * len(stretches)),
+        "told": _spans([f"{lane}: {note}" for note in notes], stride=3, end=1),
         "line": {"width": 14, "color": colour, "simplify": False},
         "showlegend": False,
     }
+
+
+def _spans(texts: list[str], *, stride: int, end: int) -> Chart:
+    """What is said of the spans of a trace, one text each: of every ``stride`` places in its ``x``
+    the first is where a span begins, and the one at ``end`` where it ends."""
+    return {"texts": texts, "stride": stride, "end": end}
 
 
 def _moments(moments: Sequence[Moment]) -> Chart:
@@ -142,11 +163,7 @@ def _moments(moments: Sequence[Moment]) -> Chart:
         "name": "events",
         "x": _packed(np.array([one.t_s for one in moments])),
         "y": ["events"] * len(moments),
-        "text": [
-            shown_text(f"{one.kind}: {msgspec.json.encode(one.detail).decode()}")
-            for one in moments
-        ],
-        "hovertemplate": "%{text}<extra></extra>",
+        "told": _spans([_moment_text(one) for one in moments], stride=1, end=0),
         "marker": {
             "size": 9,
             "color": _VERMILION,
@@ -154,6 +171,12 @@ def _moments(moments: Sequence[Moment]) -> Chart:
         },
         "showlegend": False,
     }  # fmt: skip
+
+
+def _moment_text(one: Moment) -> str:
+    """With its time, for a mark is told by whoever points near it."""
+    detail = msgspec.json.encode(one.detail).decode()
+    return _plain_text(f"{one.kind} at {one.t_s:.3f} s: {detail}")
 
 
 def _rounds(rounds: Sequence[RoundMark]) -> Iterator[Chart]:
@@ -172,7 +195,6 @@ def _rounds(rounds: Sequence[RoundMark]) -> Iterator[Chart]:
             "name": name,
             "x": times,
             "y": _packed(np.array(values).ravel()),
-            "hoverinfo": "skip",
             **more,
         }
 
@@ -180,9 +202,7 @@ def _rounds(rounds: Sequence[RoundMark]) -> Iterator[Chart]:
         "emitted",
         [one.emitted for one in rounds],
         line={"width": 1.5, "color": _BLUE, "dash": "dot"},
-        text=[text for one in rounds for text in ["", *[_round_text(one)] * 2, "", ""]],
-        hovertemplate="%{text}<extra></extra>",
-        hoverinfo="text",
+        told=_spans([_round_text(one) for one in rounds], stride=5, end=2),
     )
     yield steps(
         "drafted", [one.drafted for one in rounds], line={"width": 1, "color": _ORANGE},
@@ -203,16 +223,20 @@ def _round_text(one: RoundMark) -> str:
 
 def _line(line: Line, index: int) -> Chart:
     unit = scale(line.name)
-    name = shown_text(line.name.partition(".")[2] or label(line.name))
-    digits = max(unit.digits, 0) + 1
+    name = line.name.partition(".")[2] or label(line.name)
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": name,
+        "name": shown_text(name),
         "x": _packed(line.times_s),
         "y": _packed((unit.factor * line.values).astype(np.float32)),
-        "hovertemplate": f"{name} %{{y:.{digits}f}} {unit.unit} ({shown_text(line.source)})"
-        "<extra></extra>",
+        "told": {
+            "name": _plain_text(name),
+            "unit": unit.unit,
+            "digits": max(unit.digits, 0) + 1,
+            "source": _plain_text(line.source),
+            "usual_s": line.usual_s,
+        },
         "line": {
             "width": 1.5,
             "color": _COLOURS[index % len(_COLOURS)],

@@ -14,6 +14,11 @@ KEPT_TITLE = "Beside an antagonist: what target and antagonist kept of their own
 COST_TITLE = "Where the slowdown of a pass comes from: cores shared (by the spinner), and the bus"
 CURVE_TITLE = "Curves t(b) = max(t_alone, bytes / (B_c - b)), one an antagonist"
 ALTERNATION_TITLE = "Passes in the real run against the same passes held alone, medians"
+_ALTERNATION_NOTE = (
+    "Medians of single passes. The term in situ and the limits count means of whole rounds, less "
+    "what plain decoding's passes take longer than held: where something disturbed one of them, "
+    "the two may differ in sign."
+)
 _NONE = "-"
 _WORDS = {"read": "streaming read", "copy": "copy", "spin": "spinner", "model": "model"}
 _UNITS = {"Hz": (1e-6, "MHz"), "deg C": (1.0, "°C"), "W": (1.0, "W")}
@@ -125,6 +130,11 @@ def alternation_table(summary: Summary) -> Table:
         for one in summary.contention.alternation
     ]
     return Table(headers, rows, left=2)
+
+
+def alternation_notes(summary: Summary) -> list[str]:
+    """What the table is of, beside the term that the limits go by."""
+    return [_ALTERNATION_NOTE] if summary.contention.alternation else []
 
 
 def sustained_table(summary: Summary) -> Table:

@@ -1,20 +1,24 @@
 """The answer of a session in a few sentences: what pays for each target, what does not, and why."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from edgeprof.analysis.summary import Comparison, Summary
 from edgeprof.quantity import Quantity
 
+_MOST_NAMED = 3
 _CONTRAST = 0.1  # of a plain token: the least cost that a verdict names, too
 
 
 class Headline(Struct, frozen=True, kw_only=True):
-    """One target's answer and the sentence that explains it."""
+    """One target's answer, whether its drafted output is the reference's, and the sentence that
+    explains the answer."""
 
     target: str
     answer: str
+    output: str
     reason: str
 
 
@@ -49,12 +53,14 @@ def contrast(summary: Summary) -> str | None:
 
 
 def stamps(summary: Summary) -> list[str]:
-    """What must stand above all figures: an early end, samples that no board gave."""
+    """What must stand above all figures: an early end, no figures, samples that no board gave."""
     session = summary.session
     lines = []
     if not session.complete:
         reason = session.ended_reason or "reason not recorded"
         lines.append(f"Incomplete session: {reason}. The figures cover what was measured.")
+    if session.nothing_measured is not None:
+        lines.append(f"Nothing was measured: {session.nothing_measured}.")
     for quality in ("simulated", "replayed"):
         if session.samples.get(quality):
             lines.append(f"{quality.capitalize()} samples: not read from a board in this session.")
@@ -89,7 +95,49 @@ def _headline(target: str, comparisons: list[Comparison]) -> Headline:
     else:
         best = comparisons[0]
         answer = "plain and speculative decoding are not comparable here"
-    return Headline(target=target, answer=answer, reason=best.verdict.because)
+    return Headline(
+        target=target, answer=answer, output=_output(comparisons), reason=best.verdict.because
+    )
+
+
+def _output(comparisons: list[Comparison]) -> str:
+    """Of all drafters together: equal, or with which not and from where on."""
+    sampled = next((c.output.not_comparable for c in comparisons if c.output.not_comparable), None)
+    if sampled is not None:
+        return f"the output is {sampled}"
+    differing = [c for c in comparisons if c.output.identical is False]
+    equal = [c for c in comparisons if c.output.identical]
+    rest = [c for c in comparisons if c.output.identical is None]
+    parts = []
+    if differing:
+        parts.append(f"differs from its reference, plain decoding, {_where(differing)}")
+    if equal:
+        answers = sum(c.output.answers_compared for c in equal)
+        amount = "in the one answer" if answers == 1 else f"in all {answers} answers"
+        what = "is the reference's" if differing else "equals its reference, plain decoding"
+        who = f" with {_some(map(_drafter, equal))}" if differing or rest else ""
+        parts.append(f"{what}, token for token,{who} {amount}")
+    if rest:
+        who = f" with {_some(map(_drafter, rest))}" if differing or equal else ""
+        parts.append(f"was not compared{who}, as no prompt was answered both ways")
+    return f"the output {'; it '.join(parts)}"
+
+
+def _where(differing: list[Comparison]) -> str:
+    """``with draft k=2 in 2 of 4 answers, first at position 5``; those that differ most first."""
+    ranked = sorted(differing, key=lambda c: c.output.answers_identical - c.output.answers_compared)
+    return "with " + _some(
+        f"{_drafter(c)} in {c.output.answers_compared - c.output.answers_identical} of "
+        f"{c.output.answers_compared} answers, first at position {c.output.first_divergence}"
+        for c in ranked
+    )
+
+
+def _some(items: Iterable[str]) -> str:
+    """All of a few; of many the first, and how many more."""
+    listed = list(items)
+    more = len(listed) - _MOST_NAMED
+    return "; ".join(listed if more < 2 else [*listed[:_MOST_NAMED], f"{more} more"])
 
 
 def _typical_size(sizes: list[int], comparisons: list[Comparison]) -> int:
@@ -100,8 +148,11 @@ def _typical_size(sizes: list[int], comparisons: list[Comparison]) -> int:
 
 
 def _speedup(comparison: Comparison) -> str:
-    drafter = comparison.variant.partition("+")[2] or comparison.variant
-    return f"{ratio(comparison.decode_speedup)} with {drafter}"
+    return f"{ratio(comparison.decode_speedup)} with {_drafter(comparison)}"
+
+
+def _drafter(comparison: Comparison) -> str:
+    return comparison.variant.partition("+")[2] or comparison.variant
 
 
 def _best(comparisons: list[Comparison]) -> Comparison:

@@ -166,8 +166,9 @@ def _title(summary: Summary) -> str:
 
 
 def _marks(summary: Summary) -> list[str]:
-    """The stamps in a word each: incomplete, simulated, replayed."""
-    return [stamp.partition(" ")[0].lower() for stamp in stamps(summary)]
+    """The stamps in a word each: incomplete, nothing measured, simulated, replayed."""
+    words = [stamp.partition(" ")[0].lower() for stamp in stamps(summary)]
+    return ["nothing measured" if word == "nothing" else word for word in words]
 
 
 def _policy(*scripts: str) -> str:

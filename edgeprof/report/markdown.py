@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
+from edgeprof.analysis.caveats import OBSERVED_KINDS
 from edgeprof.analysis.summary import Summary
 from edgeprof.catalog import measured_like
 from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.report.attribution import attribution_notes, attribution_table
 from edgeprof.report.contention import (
+    alternation_notes,
     alternation_table,
     contention_notes,
     contention_sentences,
@@ -18,6 +20,7 @@ from edgeprof.report.contention import (
     sustained_title,
 )
 from edgeprof.report.energy import energy_notes, energy_table, no_energy
+from edgeprof.report.environment import environment_table
 from edgeprof.report.headline import contrast, headlines, stamps
 from edgeprof.report.length_sweep import sweep_notes, sweep_table
 from edgeprof.report.measured import ceilings_title, kernel_table
@@ -25,7 +28,6 @@ from edgeprof.report.session_tables import (
     acceptance_table,
     bench_table,
     ceiling_table,
-    environment_table,
     latency_table,
     memory_table,
     model_table,
@@ -41,7 +43,6 @@ from edgeprof.report.session_tables import (
     verify_table,
 )
 from edgeprof.report.signals import (
-    OBSERVED_KINDS,
     absent_lines,
     observed,
     phase_notes,
@@ -62,7 +63,8 @@ PLOTS = {
     "verify-cost": "v(n): what checking n tokens in one pass costs",
     "roofline": "Held passes under the measured ceilings; numbers are tokens in a pass",
     "timeline": "What the machine did over time; bands of grey tell the legs apart",
-    "traffic": "Bytes of a pass and bandwidth, phase by phase, from held passes",
+    "traffic": "Bytes of a pass and bandwidth, phase by phase, from held passes; modelled, by the "
+    "model's size, where no counter told them",
     "contention": "Speed of the target beside an antagonist, over the bandwidth that it takes",
     "energy": "Energy of one emitted token",
 }
@@ -165,7 +167,8 @@ def _opening(summary: Summary) -> Iterator[str]:
         yield "**" + " ".join(escaped(sentence) for sentence in observed(summary)) + "**"
         return
     lines = [
-        f"- **{escaped(h.target)}: {escaped(h.answer)}.** {_capital(escaped(h.reason))}."
+        f"- **{escaped(h.target)}: {escaped(h.answer)}.** {_capital(escaped(h.output))}. "
+        f"{_capital(escaped(h.reason))}."
         for h in headlines(summary)
     ] + [f"- {escaped(sentence)}" for sentence in contention_sentences(summary)]
     nothing = "No variant with a drafter was compared with plain decoding."
@@ -224,7 +227,11 @@ def _board(summary: Summary, plots: list[str]) -> Iterator[str]:
         pipe_table(curve_table(summary)),
         *map(escaped, contention_notes(summary)),
     )
-    yield _titled("What alternating costs", pipe_table(alternation_table(summary)))
+    yield _titled(
+        "What alternating costs",
+        pipe_table(alternation_table(summary)),
+        *map(escaped, alternation_notes(summary)),
+    )
     yield _titled(sustained_title(summary), pipe_table(sustained_table(summary)))
     yield _titled("Energy", pipe_table(energy_table(summary)), *map(escaped, energy_notes(summary)))
     yield _titled(
@@ -266,7 +273,8 @@ def _balance(summary: Summary) -> str:
         "A round in units of the time of one plainly decoded token; tokens over cost is the "
         f"measured speed-up:\n\n{rounds}\n\n"
         "The same against one plain token: speed-up = tokens / (1 + the terms). Draft and "
-        "verification are held passes, in situ is what passes take longer while decoding:\n\n"
+        "verification are held passes, in situ is what passes take longer while decoding than "
+        "held, by their means and less what plain decoding's do:\n\n"
         f"{pipe_table(term_table(summary))}"
     )
 

@@ -54,11 +54,13 @@ class Stretch(Struct, frozen=True, kw_only=True):
 
 
 class Traffic(Struct, frozen=True, kw_only=True):
-    """One kind of pass: bytes it moves, and the bandwidth while it is held."""
+    """One kind of pass: bytes it moves, and the bandwidth while it is held. ``modelled``: by the
+    model's size, where no counter told them."""
 
     label: str
     pass_bytes: Spread | None
     bandwidth_bytes_per_s: Spread | None
+    modelled: bool = False
 
 
 class ContentionCurve(Struct, frozen=True, kw_only=True):
@@ -108,8 +110,9 @@ def traffic_figure(rows: Sequence[Traffic]) -> Figure:
         hidden += _draw_bars(right, [row.bandwidth_bytes_per_s for row in rows], 1e9, PALETTE[1])
         name_rows(left, [row.label for row in rows])
         name_rows(right, [""] * len(rows))
-        left.set_xlabel("bytes of a pass (GB)")
-        right.set_xlabel("bandwidth (GB/s)")
+        modelled = ", modelled" if any(row.modelled for row in rows) else ""
+        left.set_xlabel(f"bytes of a pass\n(GB{modelled})")
+        right.set_xlabel(f"bandwidth\n(GB/s{modelled})")
         footnote(figure, hidden)
         return figure
 

@@ -1,4 +1,5 @@
-// The charts of the page, drawn by Plotly, whose script lies compressed in the page; theme and keys.
+// The charts of the page, drawn by Plotly, whose script lies compressed in the page; what the pointer
+// tells; theme and keys.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -8,6 +9,8 @@
   const coarse = matchMedia("(pointer: coarse)").matches;
   const GAP_PX = 24, ROW_PX = 19, AXIS_PX = 46, PAPER_PX = 680;
   const LETTER_PX = 7.4, SYMBOL_PX = 47;  // of Plotly's legend at 11 px
+  const MARK_PX = 6, POINTER_PX = 14, MOST_TOLD = 6;
+  const LEFT_PX = 58, RIGHT_PX = 12;
   let printing = false;
 
   const isDark = () => !printing &&
@@ -19,6 +22,9 @@
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Response(stream).text();
   }
+
+  const unpacked = ({ dtype, bdata }) => new (dtype === "f8" ? Float64Array : Float32Array)(
+    Uint8Array.from(atob(bdata), (c) => c.charCodeAt(0)).buffer);
 
   function colours() {
     const probe = document.createElement("span");
@@ -45,10 +51,12 @@
     const inner = chart.panels.reduce((sum, p, i) => sum + above[i] + p.height, 0);
     const axis = { gridcolor: line, zeroline: false, linecolor: line, automargin: false };
     const layout = {
-      height: inner + AXIS_PX, width, margin: { l: 58, r: 12, t: 0, b: AXIS_PX },
+      height: inner + AXIS_PX, width, margin: { l: LEFT_PX, r: RIGHT_PX, t: 0, b: AXIS_PX },
       paper_bgcolor: page, plot_bgcolor: page, font: { color: text, size: 12 },
-      hovermode: chart.logarithmic ? "closest" : "x unified", hoversubplots: "axis",
-      hoverdistance: 60, hoverlabel: { bgcolor: band, font: { color: text }, namelength: -1 },
+      // Over the timeline Plotly only says where the pointer is: its labels name the nearest of all.
+      hovermode: chart.logarithmic ? "closest" : "x", hoveranywhere: !chart.logarithmic,
+      hoverdistance: chart.logarithmic ? 60 : -1, spikedistance: -1,
+      hoverlabel: { bgcolor: band, font: { color: text }, namelength: -1 },
       dragmode: coarse ? false : "pan", annotations: [], modebar: { orientation: "h" }, uirevision: "kept",
     };
     let top = 0;
@@ -74,8 +82,9 @@
       top += above[i] + panel.height;
     });
     const lowest = chart.panels.length > 1 ? `y${chart.panels.length}` : "y";
-    layout.xaxis = { ...axis, anchor: lowest,
-      title: { text: chart.x_title, standoff: 6 }, ...(chart.logarithmic ? { type: "log", dtick: "D2" } : { type: "linear" }) };
+    layout.xaxis = { ...axis, anchor: lowest, title: { text: chart.x_title, standoff: 6 },
+      ...(chart.logarithmic ? { type: "log", dtick: "D2" } : { type: "linear", showspikes: true,
+        spikemode: "across", spikesnap: "cursor", spikethickness: -1, spikecolor: text }) };
     if (chart.stamp) {
       layout.annotations.push({ text: chart.stamp, showarrow: false, xref: "paper", yref: "paper",
         x: 1, xanchor: "right", xshift: coarse ? 0 : -90, y: 1, yanchor: "top", font: { color: "#d55e00", size: 12 } });
@@ -94,21 +103,26 @@
       }
       layout.dragmode = place.layout.dragmode;
     } else if (!chart.logarithmic) {
-      layout.xaxis.range = whole(chart);
+      layout.xaxis.range = whole(figure);
     }
-    const data = chart.traces.map((trace) => {
-      const n = trace.panel ? trace.panel + 1 : "";
-      return { ...trace, xaxis: "x", yaxis: `y${n}`, legend: `legend${n}` };
+    const data = chart.traces.map(({ told, panel, ...trace }) => {
+      const n = panel ? panel + 1 : "";
+      return { ...trace, xaxis: "x", yaxis: `y${n}`, legend: `legend${n}`,
+        ...(chart.logarithmic ? {} : { hoverinfo: "none" }) };
     });
     const config = { displaylogo: false, displayModeBar: !coarse, scrollZoom: false,
       modeBarButtons: [["zoom2d", "pan2d", "toImage"]] };
     return window.Plotly.react(place, data, layout, config);
   }
 
-  const whole = (chart) => {
-    const room = chart.duration_s > 0 ? 0.01 * chart.duration_s : 0.5;
-    return [-room, chart.duration_s + room];
-  };
+  // With room for a mark at either end, however narrow the chart is.
+  function whole(figure) {
+    const [from, to] = figure.chart.shown_s;
+    const width = figure.querySelector(".drawing").clientWidth - LEFT_PX - RIGHT_PX;
+    const share = Math.max(0.01, MARK_PX / Math.max(100, width - 2 * MARK_PX));
+    const room = to > from ? share * (to - from) : 0.5;
+    return [from - room, to + room];
+  }
 
   // Zooms by a factor around the middle and moves by a share of what is shown; null shows all.
   function look(figure, change) {
@@ -116,7 +130,7 @@
     const { chart } = figure;
     if (!change) {
       const all = chart.logarithmic ? { "xaxis.autorange": true, "yaxis.autorange": true }
-        : { "xaxis.range": whole(chart) };
+        : { "xaxis.range": whole(figure) };
       return window.Plotly.relayout(place, all);
     }
     const moved = ([low, high]) => {
@@ -138,11 +152,72 @@
   LOOKS["="] = LOOKS["+"];
   LOOKS.Home = LOOKS["0"];
 
+  const rangeOf = (figure) => figure.querySelector(".drawing").layout.xaxis.range;
+
+  // In seconds, as finely as what is shown can be told apart, or `more` digits finer.
+  function seconds(figure, time, more = 0) {
+    const [low, high] = rangeOf(figure);
+    const digits = Math.max(0, Math.min(6, 2 + more - Math.floor(Math.log10(high - low))));
+    return `${time.toFixed(digits)} s`;
+  }
+
   function say(figure) {
-    const [low, high] = figure.querySelector(".drawing").layout.xaxis.range;
-    const digits = Math.max(0, Math.min(6, 2 - Math.floor(Math.log10(high - low))));
     figure.querySelector(".shown").textContent = figure.chart.logarithmic ? ""
-      : `Shown: ${low.toFixed(digits)} s to ${high.toFixed(digits)} s`;
+      : `Shown: ${rangeOf(figure).map((one) => seconds(figure, one)).join(" to ")}`;
+  }
+
+  // The spans of a trace that contain a time; what has no length counts within `reach`.
+  function spansAt({ told, x }, time, reach) {
+    const found = told.texts.filter((_, i) => {
+      const from = x[i * told.stride], to = x[i * told.stride + told.end];
+      return to > from ? from <= time && time < to : Math.abs(time - from) <= reach;
+    });
+    const more = found.length - MOST_TOLD;
+    return more > 1 ? [...found.slice(0, MOST_TOLD), `and ${more} more`] : found;
+  }
+
+  // The reading that stands at a time: the nearest, if it is no further off than readings usually
+  // are, or the chart draws a line there, which it does only where no reading is missing.
+  function readingAt({ told, x, y }, time, shown) {
+    let after = 0, end = x.length;
+    while (after < end) {
+      const middle = (after + end) >> 1;
+      if (x[middle] > time) end = middle; else after = middle + 1;
+    }
+    const near = [after - 1, after].filter((i) => Number.isFinite(y[i]))
+      .sort((a, b) => Math.abs(x[a] - time) - Math.abs(x[b] - time));
+    if (!near.length) return [];
+    const isFar = Math.abs(x[near[0]] - time) > told.usual_s;
+    if (isFar && near.length < 2) return [];
+    const when = isFar ? `, read at ${shown(x[near[0]])}` : "";
+    const value = y[near[0]].toFixed(told.digits);
+    return [`${told.name} ${value} ${told.unit} (${told.source}${when})`];
+  }
+
+  // Beside the pointer, and in sight: the time, and what the session has of it.
+  function tell(figure, event, time) {
+    const place = figure.querySelector(".drawing"), box = figure.querySelector(".told");
+    const [low, high] = rangeOf(figure);
+    const reach = MARK_PX * (high - low) / figure.getBoundingClientRect().width;
+    const found = figure.chart.traces.flatMap((trace, i) => {
+      if (!trace.told || place.data[i].visible === "legendonly") return [];
+      return trace.told.texts ? spansAt(trace, time, reach)
+        : readingAt(trace, time, (one) => seconds(figure, one, 1));
+    });
+    box.replaceChildren(...[seconds(figure, time, 1), ...found].map((line) => {
+      const part = document.createElement("p");
+      part.textContent = line;
+      return part;
+    }));
+    box.hidden = false;
+    const frame = figure.getBoundingClientRect();
+    const x = event.clientX - frame.left, isRight = x > frame.width / 2;
+    const room = (isRight ? x : frame.width - x) - POINTER_PX;
+    box.style.maxWidth = `min(30rem, ${room}px)`;
+    box.style.left = isRight ? "auto" : `${x + POINTER_PX}px`;
+    box.style.right = isRight ? `${frame.width - x + POINTER_PX}px` : "auto";
+    const lowest = Math.min(frame.height, innerHeight - frame.top) - box.offsetHeight;
+    box.style.top = `${Math.max(0, Math.min(event.clientY - frame.top + POINTER_PX, lowest))}px`;
   }
 
   function listen(figure) {
@@ -160,7 +235,14 @@
       place.addEventListener("touchstart", (event) => event.stopPropagation(),
         { capture: true, passive: true });
     }
-    place.on("plotly_relayout", () => say(figure));
+    const box = figure.querySelector(".told");
+    const hide = () => { box.hidden = true; };
+    if (!figure.chart.logarithmic) {
+      place.on("plotly_hover", ({ event, xvals }) => tell(figure, event, xvals[0]));
+      place.on("plotly_unhover", hide);
+      place.on("plotly_relayouting", hide);
+    }
+    place.on("plotly_relayout", () => { hide(); say(figure); });
     say(figure);
   }
 
@@ -172,6 +254,9 @@
     const all = JSON.parse(made);
     for (const figure of charts) {
       figure.chart = all[figure.id];
+      for (const trace of figure.chart.traces) {
+        for (const axis of ["x", "y"]) if (trace[axis].bdata) trace[axis] = unpacked(trace[axis]);
+      }
       figure.querySelector(".drawing").replaceChildren();
       await draw(figure);
       figure.drawn = true;

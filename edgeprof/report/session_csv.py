@@ -60,6 +60,7 @@ def _rounds(session: Session, start_ns: int) -> Iterator[tuple[Any, ...]]:
         yield (
             one.id, one.leg_id, _variant(legs, one.leg_id), one.request_id, one.drafted,
             one.evaluated, one.accepted, one.emitted, *_times(one.t0_ns, one.t1_ns, start_ns),
+            _warmup(legs, one.leg_id),
         )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def _passes(session: Session, start_ns: int) -> Iterator[tuple[Any, ...]]:
         yield (
             one.id, one.leg_id, _variant(legs, one.leg_id), one.request_id, one.round_id, one.phase,
             one.model, one.provider, one.stream, one.tokens, one.context_tokens,
-            *_times(one.t0_ns, one.t1_ns, start_ns),
+            *_times(one.t0_ns, one.t1_ns, start_ns), _warmup(legs, one.leg_id),
         )  # fmt: skip
 
 
@@ -95,14 +96,14 @@ TABLES = {
     "rounds": _Table(
         (
             "round_id", "leg_id", "variant", "request_id", "drafted_tokens", "evaluated_tokens",
-            "accepted_tokens", "emitted_tokens", *_WHEN,
+            "accepted_tokens", "emitted_tokens", *_WHEN, "warmup",
         ),
         _rounds,
     ),
     "passes": _Table(
         (
             "pass_id", "leg_id", "variant", "request_id", "round_id", "phase", "model", "provider",
-            "stream", "tokens", "context_tokens", *_WHEN,
+            "stream", "tokens", "context_tokens", *_WHEN, "warmup",
         ),
         _passes,
     ),
@@ -119,6 +120,11 @@ def _by_id(session: Session) -> dict[int, Leg]:
 def _variant(legs: dict[int, Leg], leg_id: int) -> str | None:
     leg = legs.get(leg_id)
     return None if leg is None else leg.variant
+
+
+def _warmup(legs: dict[int, Leg], leg_id: int) -> bool | None:
+    leg = legs.get(leg_id)
+    return None if leg is None else leg.warmup
 
 
 def _times(t0_ns: int, t1_ns: int | None, start_ns: int) -> tuple[float, float | None]:

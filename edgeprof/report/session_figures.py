@@ -183,9 +183,10 @@ def stretches_of(session: Session) -> list[Stretch]:
 
 
 def traffic_rows(summary: Summary) -> list[Traffic]:
-    """One a kind of pass that was held for its bytes."""
+    """One a kind of pass that was held for its bytes; where no counter told them, one a size of
+    held pass, by the model's size and the time that the pass took."""
     found = summary.attribution
-    return [
+    measured = [
         Traffic(
             label=f"{one.model} {one.phase} {one.tokens}",
             pass_bytes=_spread(one.bytes_per_pass),
@@ -193,6 +194,18 @@ def traffic_rows(summary: Summary) -> list[Traffic]:
         )
         for one in ([] if found is None else found.phases)
         if one.bytes_per_pass.value is not None and one.bandwidth_bytes_per_s.value is not None
+    ]
+    return measured or [
+        Traffic(
+            label=f"{one.model} {one.role} {one.tokens}",
+            pass_bytes=Spread(value=one.bandwidth_bytes_per_s.value * one.time_s.value),
+            bandwidth_bytes_per_s=_spread(one.bandwidth_bytes_per_s),
+            modelled=True,
+        )
+        for one in summary.pass_points
+        if one.bandwidth_bytes_per_s is not None
+        and one.bandwidth_bytes_per_s.value is not None
+        and one.time_s.value is not None
     ]
 
 

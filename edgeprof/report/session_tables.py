@@ -1,10 +1,7 @@
 """The tables of a session's report as headers and rows of text; text and Markdown lay them out."""
 
-import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 
 from edgeprof.analysis.comparison import Output
 from edgeprof.analysis.latency import TimeShare
@@ -13,11 +10,10 @@ from edgeprof.analysis.statistics import standard_deviation
 from edgeprof.analysis.summary import Comparison, Summary, VariantFigures
 from edgeprof.quantity import Quantity
 from edgeprof.report.headline import ratio
-from edgeprof.report.signals import OBSERVED_KINDS
 from edgeprof.report.table import Table
 from edgeprof.units import show
 
-NOT_RECORDED = "not recorded"
+_NOT_RECORDED = "not recorded"
 _NONE = "-"
 
 
@@ -65,7 +61,8 @@ def bench_table(summary: Summary) -> Table:
 
 
 def _test_name(summary: Summary, leg: VariantFigures) -> str:
-    name = f"tg{_text(summary.session.recipe, 'new_tokens')}"
+    asked = summary.session.recipe.get("new_tokens")
+    name = "tg" if asked is None else f"tg{asked}"
     if leg.drafter is None:
         return name
     length = "" if leg.draft_tokens is None else f" k={leg.draft_tokens}"
@@ -315,25 +312,6 @@ def memory_table(summary: Summary) -> Table:
     return Table(headers, rows)
 
 
-def environment_table(summary: Summary) -> Table:
-    """What a reader needs to judge and repeat the figures."""
-    device, environment = summary.device, summary.environment
-    session = summary.session
-    rows: list[Sequence[str]] = [
-        ("board", _text(device, "name")),
-        *_board_rows(device),
-        ("CPU", f"{_text(environment, 'cpu')}, {_text(environment, 'cores')} cores"),
-        ("memory", _bytes(environment, "memory_bytes")),
-        ("last-level cache", _bytes(environment, "last_level_cache_bytes")),
-        ("platform", _text(environment, "platform")),
-        *([] if session.kind in OBSERVED_KINDS else _decoding_rows(summary)),
-        ("edgeprof", session.edgeprof_version),
-        ("temperatures", _temperatures(summary)),
-        ("session", f"{session.id}, {session.created_utc}"),
-    ]
-    return Table(("", ""), rows, left=2)
-
-
 def model_table(summary: Summary) -> Table:
     """Which weights ran, where, through which kernel."""
     headers = (
@@ -346,11 +324,11 @@ def model_table(summary: Summary) -> Table:
             model.role,
             PurePath(model.source).name,
             model.weights,
-            model.kernel or NOT_RECORDED,
+            model.kernel or _NOT_RECORDED,
             model.provider,
             str(model.threads),
             show(model.streamed_weight_bytes, "B"),
-            model.sha256[:12] if model.sha256 else NOT_RECORDED,
+            model.sha256[:12] if model.sha256 else _NOT_RECORDED,
         )
         for name, model in summary.models.items()
     ]
@@ -375,93 +353,6 @@ def _output(output: Output) -> str:
     if output.identical is None:
         return "not compared"
     return f"{output.answers_identical} of {output.answers_compared} equal"
-
-
-def _board_rows(device: dict[str, Any]) -> list[tuple[str, str]]:
-    """What only a board has; a host has no L4T release to record."""
-    if device.get("kind") == "host":
-        return [("kind", "host (no Jetson board)")]
-    return [
-        ("L4T", _text(device, "l4t")),
-        ("power mode", _text(device, "power_mode")),
-        ("clocks", _text(device, "clocks")),
-    ]
-
-
-def _decoding_rows(summary: Summary) -> list[tuple[str, str]]:
-    """What only matters where edgeprof itself decoded."""
-    environment, recipe = summary.environment, summary.session.recipe
-    return [
-        ("ONNX Runtime", _text(environment, "onnxruntime")),
-        ("Python, numpy", f"{_text(environment, 'python')}, {_text(environment, 'numpy')}"),
-        ("recipe", _text(recipe, "name")),
-        ("prompts", _prompts(summary.session.prompts)),
-        ("draft lengths K", _draft_lengths(summary)),
-        ("new tokens, seed", f"{_text(recipe, 'new_tokens')}, {_text(recipe, 'seed')}"),
-        ("sampling", _sampling(recipe.get("sampling"))),
-        ("load time", _loads(summary)),
-    ]
-
-
-def _draft_lengths(summary: Summary) -> str:
-    """Of every variant that drafts a fixed number of tokens."""
-    lengths = {
-        leg.variant: leg.draft_tokens for leg in summary.legs if leg.draft_tokens is not None
-    }
-    return ", ".join(f"{variant}: {k}" for variant, k in lengths.items()) or "none"
-
-
-def _temperatures(summary: Summary) -> str:
-    """Start, end and highest of every zone over the session."""
-    zones = [
-        f"{zone.zone} {zone.start_c:.0f} to {zone.end_c:.0f} °C, at most {zone.highest_c:.0f}"
-        for zone in summary.temperatures
-    ]
-    return "; ".join(zones) or NOT_RECORDED
-
-
-def _prompts(prompts: list[dict[str, Any]]) -> str:
-    """How many of which kind, and one digest of all: enough to see whether two runs share them."""
-    if not prompts:
-        return NOT_RECORDED
-    kinds = Counter(str(prompt["kind"]) for prompt in prompts)
-    listed = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
-    joined = "\n".join(sorted(str(prompt["sha256"]) for prompt in prompts))
-    digest = hashlib.sha256(joined.encode()).hexdigest()
-    return f"{len(prompts)} ({listed}), digest {digest[:12]}"
-
-
-def _loads(summary: Summary) -> str:
-    """Cold is read from disk, warm from the memory that held the file already."""
-    loads = [
-        f"{load.model} {show(load.load_s, 's')} ({load.start or 'cold or warm not known'})"
-        for load in summary.loads
-    ]
-    return "; ".join(loads) or NOT_RECORDED
-
-
-def _sampling(rule: Any) -> str:
-    """What the recipe says of choosing tokens; at temperature 0 only that."""
-    if not isinstance(rule, dict):
-        return NOT_RECORDED
-    if rule.get("temperature") == 0:
-        return "greedy"
-    keys = ("temperature", "top_k", "top_p", "min_p")
-    return ", ".join(f"{key.replace('_', '-')} {_text(rule, key)}" for key in keys)
-
-
-def _text(values: dict[str, Any], key: str) -> str:
-    value = values.get(key)
-    return NOT_RECORDED if value is None else str(value)
-
-
-def _bytes(values: dict[str, Any], key: str) -> str:
-    value = values.get(key)
-    if not isinstance(value, int | float):
-        return NOT_RECORDED
-    if value >= 2**30:
-        return f"{value / 2**30:.1f} GiB"
-    return f"{value / 2**20:.0f} MiB"
 
 
 def _scaled(quantity: Quantity | None, factor: float) -> str:

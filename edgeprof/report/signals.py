@@ -9,10 +9,6 @@ from edgeprof.report.signal_words import label, label_absent, shown
 from edgeprof.report.table import Table
 from edgeprof.units import show, significant
 
-# Sessions that were not measured by decoding: their answer is what was seen.
-OBSERVED_KINDS = ("watch", "import")
-
-
 _NONE = "-"
 _MOST_PHASES = 30
 _SETTLED_S = 5.0  # what a counter takes whose window is not known

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
+from edgeprof.analysis.caveats import OBSERVED_KINDS
 from edgeprof.analysis.summary import Summary
 from edgeprof.hardware.measured import MeasuredProfile
 from edgeprof.report.attribution import TITLE as BYTES_TITLE
@@ -12,6 +13,7 @@ from edgeprof.report.contention import (
     COST_TITLE,
     CURVE_TITLE,
     KEPT_TITLE,
+    alternation_notes,
     alternation_table,
     contention_notes,
     contention_sentences,
@@ -38,7 +40,6 @@ from edgeprof.report.session_tables import (
     verify_table,
 )
 from edgeprof.report.signals import (
-    OBSERVED_KINDS,
     absent_lines,
     observed,
     phase_notes,
@@ -112,6 +113,7 @@ def _headlines(summary: Summary, line: int) -> str:
     lines = []
     for headline in found:
         lines.append(_folded(f"{headline.target}: {headline.answer}", line))
+        lines.append(_folded(headline.output, line, indent=2))
         lines.append(_folded(headline.reason, line, indent=2))
     if difference := contrast(summary):
         lines.append(_folded(difference, line))
@@ -150,7 +152,7 @@ def _contention(summary: Summary, width: int) -> Iterator[str]:
     yield _section(KEPT_TITLE, kept_table(summary), width)
     yield _section(COST_TITLE, cost_table(summary), width)
     yield _noted(CURVE_TITLE, curve_table(summary), contention_notes(summary), width)
-    yield _section(ALTERNATION_TITLE, alternation_table(summary), width)
+    yield _noted(ALTERNATION_TITLE, alternation_table(summary), alternation_notes(summary), width)
     yield _section(sustained_title(summary), sustained_table(summary), width)
 
 

@@ -120,8 +120,8 @@ class OrtModel:
         t0 = time.perf_counter()
         session = open_session(folder.onnx_path, setup, entries={**RECORD_ENTRY, **entries})
         model = cls(folder, layout, session, setup, capacity=capacity, clock=clock)
-        if layout.columns is None:
-            model.learn_columns()
+        if layout.columns is None or not layout.chooses_rows:
+            model.learn_logits()
         if setup.provider != "cpu":
             model.placement = assigned_nodes(session) or profiled_placement(folder, layout, setup)
             require_placement(
@@ -195,15 +195,23 @@ class OrtModel:
         self.extend([0], rows=1)
         self.rewind(0)
 
-    def learn_columns(self) -> None:
-        """The columns of the logits, where the graph leaves them open: seen in a pass."""
-        binding = self._binding(1, 1)
-        binding.inputs.write([0], 0)
-        self._cache.bind_pass(binding.io, 0, 1)
+    def learn_logits(self) -> None:
+        """What the graph leaves open of its logits, seen in a pass: the columns, and whether every
+        token has a row. FileFault where not: drafted tokens could not be verified."""
+        count = min(_PROBED_TOKENS, self._capacity)
+        binding = self._binding(count, count)
+        binding.inputs.write([0] * count, 0)
+        self._cache.bind_pass(binding.io, 0, count)
         binding.io.bind_output(self._layout.logits, "cpu")  # bound last, so it comes out last
         run_bound(self._session, binding.io, str(self._folder.onnx_path))
-        columns = int(binding.io.get_outputs()[-1].shape()[-1])
-        self._layout = replace(self._layout, columns=columns)
+        rows, columns = binding.io.get_outputs()[-1].shape()[-2:]
+        if rows != count:
+            raise FileFault(
+                f"{self._folder.onnx_path}: output {self._layout.logits!r} has {rows} row for a "
+                f"pass of {count} tokens, but verifying takes the logits of every token; export it "
+                "with the logits of all tokens"
+            )
+        self._layout = replace(self._layout, columns=int(columns))
         self._columns = _count_columns(self._folder, self._layout, self._head_rows)
 
     def _binding(self, count: int, rows: int) -> "_Binding":

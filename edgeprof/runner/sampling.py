@@ -204,20 +204,32 @@ def largest(logits: "NDArray[np.float32]", count: int) -> "Columns":
 def _nucleus(logits: "NDArray[np.float32]", share: float) -> "Columns":
     """The fewest columns that hold at least this share of the probability, ascending; the lowest
     column wins a tie."""
-    weights = np.exp(logits - logits.max())
-    whole = weights.sum(dtype=np.float64)
+    weights = logits - logits.max()
+    np.exp(weights, out=weights)
+    whole = _sum(weights)
     wanted = share * whole
-    columns = largest(logits, _BLOCK)
-    if weights[columns].sum(dtype=np.float64) < wanted:
+    columns = np.arange(len(weights)) if len(weights) <= _BLOCK else largest(logits, _BLOCK)
+    held = weights[columns]
+    if held.sum(dtype=np.float64) < wanted:
         # What is below this holds less than is to be left out, even all together.
         columns = np.flatnonzero(weights >= (whole - wanted) / len(weights))
-    least = _least_weight(weights[columns], wanted)
-    columns = columns[weights[columns] >= least]
-    spare = int((weights[columns].sum(dtype=np.float64) - wanted) / least)
+        held = weights[columns]
+    least = _least_weight(held, wanted)
+    reaches = held >= least
+    columns, held = columns[reaches], held[reaches]
+    spare = int((held.sum(dtype=np.float64) - wanted) / least)
     if spare > 0:
-        ties = np.flatnonzero(weights[columns] == least)
+        ties = np.flatnonzero(held == least)
         columns = np.delete(columns, ties[max(1, len(ties) - spare) :])
     return columns
+
+
+def _sum(weights: "NDArray[np.float32]") -> float:
+    """By blocks in float32, which is several times as fast as widening every weight, and exact to
+    a millionth: enough to say where a nucleus ends, while probabilities are summed in float64."""
+    whole = len(weights) - len(weights) % _BLOCK
+    blocks = np.einsum("ij->i", weights[:whole].reshape(-1, _BLOCK))
+    return float(blocks.sum(dtype=np.float64) + weights[whole:].sum(dtype=np.float64))
 
 
 def _least_weight(weights: "NDArray[np.float32]", wanted: float) -> Any:

@@ -24,6 +24,7 @@ from edgeprof.session.store import (
     check_header,
     check_output,
     is_being_recorded,
+    read_info,
     read_info_row,
     stored_columns,
 )
@@ -46,7 +47,8 @@ def repair(path: Path, output: Path, *, force: bool = False) -> list[Recovered]:
     """Writes all that ``path`` still holds to ``output``; what became of each table.
 
     Raises UsageFault where ``path`` is no file, is being recorded, or ``output`` is there (unless
-    ``force``) or is ``path``; FileFault where not even the first page can be read.
+    ``force``), is ``path``, or a session that is complete; FileFault where not even the first page
+    can be read.
     """
     if not path.is_file():
         raise UsageFault(f"{path}: no such session file")
@@ -55,6 +57,11 @@ def repair(path: Path, output: Path, *, force: bool = False) -> list[Recovered]:
     if output.exists() and output.samefile(path):
         raise UsageFault(f"{path}: a repair goes into a new file; choose another -o")
     check_output(output, force=force)
+    if output.exists() and _is_complete(output):
+        raise UsageFault(
+            f"{output}: is a complete session, which no repair replaces; choose another -o, or "
+            "delete it first"
+        )
     with tempfile.TemporaryDirectory(prefix="edgeprof-") as folder:
         copy = Path(folder) / path.name
         for suffix in ("", "-wal", "-journal"):
@@ -70,6 +77,13 @@ def repair(path: Path, output: Path, *, force: bool = False) -> list[Recovered]:
             raise FileFault(
                 f"{path}: nothing can be recovered, its first page is not readable: {error}"
             ) from error
+
+
+def _is_complete(path: Path) -> bool:
+    try:
+        return read_info(path).complete
+    except FileFault:
+        return False
 
 
 def _lengthen(copy: Path) -> None:

@@ -7,6 +7,7 @@ that ends with the process: others may read it, and nobody may replace it.
 
 import fcntl
 import os
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -188,53 +189,68 @@ def read_session(path: Path) -> Session:
     Opens it for reading only and runs nothing that the file brings. Raises UsageFault where there
     is no such file, FileFault where it is not a session or was written by a newer edgeprof.
     """
-
-    from edgeprof.session.columns import Samples, Tokens  # numpy, which writing does without
-
     if not path.is_file():
         raise UsageFault(f"{path}: no such session file")
     size = sum(part.stat().st_size for part in (path, beside(path, "-wal")) if part.is_file())
     if size > LARGEST_FILE_BYTES:
         raise FileFault(f"{path}: {size} bytes, more than the {LARGEST_FILE_BYTES} of any session")
-    try:
-        with _opened(path) as connection:
-            check_header(path, connection)
-            info = read_info_row(path, connection)
-            # First what takes the most room while it is read.
-            samples = _read_columns(path, connection, Samples)
-            tokens = _read_columns(path, connection, Tokens)
-            rows = {
-                table.name: _read_table(path, connection, table)
-                for table in RECORDS
-                if table.kind not in (Sample, Token)
-            }
-    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
-        raise FileFault(f"{path}: not a readable session: {str(error)[:_LONGEST_CAUSE]}") from error
-    except OSError as error:
-        raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
-    return Session(
-        info=info,
-        legs=rows["leg"],
-        requests=rows["request"],
-        rounds=rows["round"],
-        passes=rows["pass"],
-        tokens=tokens,
-        signals=rows["signal"],
-        samples=samples,
-        events=rows["event"],
-    )
+    with _read_as_session(path) as connection:
+        info = read_info_row(path, connection)
+        try:
+            return Session(info=info, **_read_records(path, connection))
+        except FileFault as fault:
+            raise FileFault(f"{fault}{_way_out(path)}") from fault
 
 
 def read_info(path: Path) -> SessionInfo:
     """Only what a session says of itself; the rest may be damaged. Raises as ``read_session``."""
+    with _read_as_session(path) as connection:
+        return read_info_row(path, connection)
+
+
+def _read_records(path: Path, connection: sqlite3.Connection) -> dict[str, Any]:
+    """All but the info, by the field of a session."""
+    from edgeprof.session.columns import Samples, Tokens  # numpy, which writing does without
+
+    # First what takes the most room while it is read.
+    samples = _read_columns(path, connection, Samples)
+    tokens = _read_columns(path, connection, Tokens)
+    rows = {
+        table.name: _read_table(path, connection, table)
+        for table in RECORDS
+        if table.kind not in (Sample, Token)
+    }
+    return {
+        "legs": rows["leg"],
+        "requests": rows["request"],
+        "rounds": rows["round"],
+        "passes": rows["pass"],
+        "tokens": tokens,
+        "signals": rows["signal"],
+        "samples": samples,
+        "events": rows["event"],
+    }
+
+
+@contextmanager
+def _read_as_session(path: Path) -> Iterator[sqlite3.Connection]:
+    """A read-only connection whose header was checked; what breaks while it is read is told."""
     try:
         with _opened(path) as connection:
             check_header(path, connection)
-            return read_info_row(path, connection)
+            yield connection
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
-        raise FileFault(f"{path}: not a readable session: {str(error)[:_LONGEST_CAUSE]}") from error
+        cause = str(error)[:_LONGEST_CAUSE]
+        raise FileFault(f"{path}: not a readable session: {cause}{_way_out(path)}") from error
     except OSError as error:
         raise FileFault(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _way_out(path: Path) -> str:
+    """What may still be done with a file that is a session by its first bytes."""
+    if not is_session(path):
+        return ""
+    return f"; edgeprof sessions --repair {shlex.quote(str(path))} saves what can be read"
 
 
 @contextmanager
@@ -286,6 +302,8 @@ def _shared_text() -> Callable[[bytes], str]:
 
 def check_header(path: Path, connection: sqlite3.Connection) -> None:
     """Raises FileFault for another kind of file, or a session of a newer edgeprof."""
+    if not path.stat().st_size:  # which SQLite takes for a database without tables
+        raise FileFault(f"{path}: is empty (0 bytes), which is no session")
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise FileFault(f"{path}: a SQLite file, but not a session of edgeprof")
     version = connection.execute("PRAGMA user_version").fetchone()[0]

@@ -45,6 +45,18 @@ def test_a_quiet_session_has_none(maker: SessionMaker) -> None:
     assert found(three_repeats(maker, processor={"others_s": 0.05, "stolen_s": 0.0})) == []
 
 
+def test_an_antagonist_is_no_other_program(maker: SessionMaker) -> None:
+    """It took 0.82 of the 0.84 s that the decoder did not; the rest is edgeprof's own."""
+    beside: dict[str, Any] = {
+        "processor": {"others_s": 0.84, "stolen_s": 0.0},
+        "antagonist_cpu_s": 0.82,
+    }
+    assert found(three_repeats(maker, **beside)) == []
+    beside["antagonist_cpu_s"] = 0.21  # a further program took 0.63 s, 0.75 cores
+    (one,) = found(three_repeats(maker, **beside))
+    assert one.reasons == ["other programs took 0.8 cores"]
+
+
 def test_slowness_alone_is_no_disturbance(maker: SessionMaker) -> None:
     """Leaving out what was slow, for no cause that was seen, would choose the result."""
     assert found(three_repeats(maker)) == []

@@ -40,6 +40,7 @@ def test_terms_of_a_round(maker: SessionMaker) -> None:
     assert terms.verification == pytest.approx(0.05)
     assert terms.fixed == pytest.approx(0.20)
     assert terms.in_situ == pytest.approx(0.05)
+    assert terms.plain_in_situ == pytest.approx((20 - 18) / 20)
     speedup = decode_speedup(found)
     assert speedup is not None and terms.speedup == pytest.approx(speedup.value)
 

@@ -68,7 +68,19 @@ def test_signals_have_gaps_where_nothing_is_known(maker: Any) -> None:
     assert line.times_s.tolist() == [0.0, 1.0, 2.0, 4.5, 7.0, 8.0]
     assert isnan(line.values[3])
     assert line.values[[0, 1, 2, 4, 5]].tolist() == [5.0, 6.0, 7.0, 12.0, 13.0]
+    assert line.usual_s == 1.0  # three of the four pairs of neighbours
     assert leg == 1
+
+
+def test_a_single_reading_stands_for_as_long_as_was_asked_for(maker: Any) -> None:
+    maker.leg("decode", "t")
+    maker.signal("power_w.total", "W", [(maker.now, 5.0)])
+    maker.end_leg()
+    (line,) = timeline_of(maker.session()).lines
+    assert line.usual_s == 0.0  # nobody knows
+    maker.signals[0] = replace(maker.signals[0], asked_hz=4.0)
+    (line,) = timeline_of(maker.session()).lines
+    assert line.usual_s == 0.25
 
 
 def test_p15_eight_hours_keep_their_peaks_and_their_gap() -> None:

@@ -289,6 +289,23 @@ def test_slower_passes_in_place_have_a_cause(seen: dict[str, object], name: str)
         assert "0.50 of a plain token longer each round" in limit.evidence
 
 
+@pytest.mark.parametrize(
+    ("plain", "words"),
+    [
+        (0.0, "than held, by their means"),
+        (0.2, "those of a round 0.70 longer, a plain token's 0.20 longer"),
+        (-0.8, "those of a round 0.30 shorter, a plain token's 0.80 shorter"),
+    ],
+)
+def test_slower_passes_are_told_with_what_they_are_set_against(plain: float, words: str) -> None:
+    """0.5 is left after plain decoding's own; alone, passes may even be faster than held ones."""
+    found = in_situ(0.5)
+    assert found.terms is not None
+    terms = msgspec.structs.replace(found.terms, plain_in_situ=plain)
+    (limit,) = judge(msgspec.structs.replace(found, terms=terms)).limits
+    assert limit.evidence.endswith(words)
+
+
 def test_overlap_that_costs_nothing_is_no_wall() -> None:
     assert names(judge(in_situ(0.05, bus=Bus(together=AT_ONCE)))) == []
 
@@ -332,7 +349,7 @@ def test_kappa_and_remainder_are_cited_with_their_intervals() -> None:
     (limit,) = judge(in_situ(0.5, bus=bus)).limits
     assert limit.evidence == (
         "the target ran during 60 % of the draft's time; passes take 0.50 of a plain token longer "
-        "each round than held, beyond what plain ones do; kappa of the draft is 0.90 [0.80, 1.00]; "
+        "each round than held, by their means; kappa of the draft is 0.90 [0.80, 1.00]; "
         "the counter saw 30 % [20, 40] more bytes than the held passes move"
     )
     assert limit.advice == "let draft and target take turns: predicted 1.43x"  # 2 / 1.4

@@ -1,6 +1,7 @@
 """``edgeprof compare`` over session files."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ def fast(
     session = msgspec.structs.replace(
         made_session,
         requests=requests,
-        info=msgspec.structs.replace(info, environment={**info.environment, "numpy": "9.9"}),
+        info=msgspec.structs.replace(
+            info, id="fast", environment={**info.environment, "numpy": "9.9"}
+        ),
     )
     return write_session(tmp_path_factory.mktemp("fast") / "fast.sqlite", session)
 
@@ -47,7 +50,8 @@ def board(
     """The same on another board."""
     device: dict[str, Any] = {**made_session.info.device, "name": "Other board"}
     path = tmp_path_factory.mktemp("board") / "board.sqlite"
-    return write_session(path, made_session, device=device)
+    info = msgspec.structs.replace(made_session.info, id="board", device=device)
+    return write_session(path, msgspec.structs.replace(made_session, info=info))
 
 
 def test_the_answer_comes_first(session_file: Path, fast: Path) -> None:
@@ -62,6 +66,31 @@ def test_no_difference_is_said(session_file: Path) -> None:
     assert result.exit_code == 0
     assert "no difference beyond noise in any of 10 figures." in result.stdout
     assert "What differs" not in result.stdout
+
+
+def test_one_recording_twice_is_called_so(session_file: Path, fast: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.sqlite"
+    shutil.copyfile(session_file, copy)
+    result = compare(session_file, copy)
+    assert result.stdout.startswith("copy is the same session as made: one recording")
+    document = json.loads(compare(session_file, fast, copy, "--json").stdout)
+    assert document["warnings"] == ["session 3 is the same recording as session 1"]
+    assert "same session" not in compare(session_file, fast).stdout
+
+
+def test_the_power_mode_is_told_or_why_there_is_none(
+    session_file: Path, tmp_path: Path, made_session: Session, write_session: Write
+) -> None:
+    assert "none: no Jetson board" in compare(session_file, session_file).stdout
+    device = {**made_session.info.device, "kind": "board", "power_mode": "15W"}
+    in_15w = write_session(tmp_path / "a.sqlite", made_session, device=device)
+    unknown = write_session(
+        tmp_path / "b.sqlite", made_session, device={**device, "power_mode": None}
+    )
+    refused = compare(in_15w, unknown)
+    assert refused.exit_code == 2
+    assert "b.sqlite: not recorded: nothing on the board told it" in refused.stderr
+    assert "15W" in compare(in_15w, in_15w).stdout
 
 
 def test_json_is_one_document(session_file: Path, fast: Path) -> None:

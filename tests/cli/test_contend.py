@@ -3,14 +3,13 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from started import Start, finish, starting
 
 from edgeprof.session.store import read_session
 
@@ -39,7 +38,6 @@ doses = [1.0]
 leg_s = 0.3
 repeats = 2
 """
-Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture(scope="module")
@@ -55,32 +53,8 @@ def work(tmp_path_factory: pytest.TempPathFactory, tiny_gguf: Callable[..., Path
 
 @pytest.fixture
 def start(work: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts edgeprof in an empty folder, as a process group of its own like a shell does."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*arguments: str | Path, cores: set[int] | None = None) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-m", "edgeprof", *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "EDGEPROF_CACHE": str(work / "cache")},
-            start_new_session=True,
-            preexec_fn=None if cores is None else lambda: os.sched_setaffinity(0, cores),
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=90)
-    return process.returncode, out, err
+    with starting(tmp_path, {"EDGEPROF_CACHE": str(work / "cache")}) as run:
+        yield run
 
 
 def test_one_session_one_document_and_the_report_of_it_on_one_core(

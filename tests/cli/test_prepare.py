@@ -6,6 +6,7 @@ import pytest
 from tiny_decoder import Decoder, write_folder
 
 from edgeprof.cli.prepare import prepare
+from edgeprof.models.decoder_folder import DecoderFolder
 from edgeprof.recipe import ModelUse, Prompt, Recipe, Variant
 
 
@@ -38,3 +39,12 @@ def test_what_is_asked_of_a_conversion_that_there_is_none_of_is_said(
     write_folder(Decoder(), tmp_path / "m")
     (line,) = said(tmp_path, ModelUse(model=name, requantise=True))
     assert line == f"t: {tmp_path / name} is run as it is; requantise changes nothing"
+    (line,) = said(tmp_path, ModelUse(model=name, weights="fp32"))
+    assert line == f"t: {tmp_path / name} is run as it is; weights changes nothing"
+
+
+def test_weights_that_a_conversion_has_need_no_word(
+    tmp_path: Path, tiny_folders: dict[str, DecoderFolder]
+) -> None:
+    folder = str(tiny_folders["t"].path)  # converted as fp32
+    assert said(tmp_path, ModelUse(model=folder, weights="fp32")) == []

@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,6 +19,7 @@ from msgspec.structs import replace
 
 from edgeprof.cli.commands import cli
 from edgeprof.session.records import Session
+from edgeprof.session.store import read_session
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +235,55 @@ def test_incomplete_session_is_whole_output_and_exit_code_4(
         assert json.loads(result.stdout)["session"]["complete"] is False
 
 
+@pytest.fixture
+def empty_file(tmp_path: Path, made_session: Session, write_session: Callable[..., Path]) -> Path:
+    """Complete, and without a leg or a sample."""
+    nothing: dict[str, Any] = {
+        name: []
+        for name in (
+            "legs", "requests", "rounds", "passes", "tokens", "signals", "samples", "events",
+        )
+    }  # fmt: skip
+    return write_session(tmp_path / "empty.sqlite", replace(made_session, **nothing))
+
+
+@pytest.mark.parametrize("form", ["text", "md", "json"])
+def test_a_session_in_which_nothing_was_measured_says_so(empty_file: Path, form: str) -> None:
+    result = report(empty_file, "--format", form)
+    assert result.exit_code == 1
+    assert "nothing was measured: the session has no legs" in result.stderr
+    if form == "json":
+        document = json.loads(result.stdout)
+        assert document["session"]["nothing_measured"] == "the session has no legs"
+        assert "nothing was measured: the session has no legs" in document["warnings"]
+    else:
+        opening = result.stdout.split("\n\n")[:2]
+        assert any("Nothing was measured: the session has no legs." in one for one in opening)
+
+
+@pytest.mark.parametrize("form", ["md", "html", "csv", "trace"])
+def test_files_of_it_are_written_and_it_is_said(
+    empty_file: Path, tmp_path: Path, form: str
+) -> None:
+    result = report(empty_file, "--format", form, "-o", tmp_path / "r")
+    assert result.exit_code == 1
+    assert "nothing was measured: the session has no legs" in result.stderr
+    assert list((tmp_path / "r").iterdir())
+    if form == "html":
+        page = (tmp_path / "r" / "report.html").read_text()
+        assert "(nothing measured)</title>" in page
+        assert '<p class="stamp"><strong>Nothing was measured' in page
+
+
+def test_a_watched_session_without_a_reading_says_so(
+    tmp_path: Path, write_session: Callable[..., Path], empty_file: Path
+) -> None:
+    path = write_session(tmp_path / "watch.sqlite", read_session(empty_file), kind="watch")
+    result = report(path)
+    assert result.exit_code == 1
+    assert "nothing was measured: no source gave a reading" in result.stderr
+
+
 def test_missing_file(tmp_path: Path) -> None:
     result = report(tmp_path / "none.sqlite")
     assert result.exit_code == 2 and "no such session file" in result.stderr
@@ -242,6 +295,39 @@ def test_file_that_is_no_session(tmp_path: Path) -> None:
     result = report(path)
     assert result.exit_code == 1
     assert str(path) in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("part", [0.25, 0.9])
+def test_a_file_that_was_cut_names_the_way_out(
+    session_file: Path, tmp_path: Path, part: float
+) -> None:
+    path = tmp_path / "cut short.sqlite"
+    shutil.copyfile(session_file, path)
+    with path.open("r+b") as file:
+        file.truncate(int(part * path.stat().st_size))
+    result = report(path)
+    assert result.exit_code == 1 and result.stdout == ""
+    assert f"edgeprof sessions --repair '{path}' saves what can be read" in result.stderr
+
+
+def test_a_row_that_is_no_record_names_the_way_out(session_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "odd.sqlite"
+    shutil.copyfile(session_file, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE round SET drafted = 'many' WHERE id = 3")
+    result = report(path)
+    assert result.exit_code == 1
+    assert "table round, row 3" in result.stderr and "--repair" in result.stderr
+    assert CliRunner().invoke(cli, ["sessions", "--repair", str(path)]).exit_code == 4
+
+
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    path = tmp_path / "none.sqlite"
+    path.touch()
+    result = report(path)
+    assert result.exit_code == 1
+    assert "none.sqlite: is empty (0 bytes)" in result.stderr
+    assert "SQLite" not in result.stderr and "--repair" not in result.stderr
 
 
 def test_contradiction(session_file: Path) -> None:
@@ -303,6 +389,37 @@ def test_figures_of_another_form(
     assert (tmp_path / "r" / f"roofline.{form}").read_bytes().startswith(start)
     assert f"](roofline.{form})" in (tmp_path / "r" / "report.md").read_text()
     assert not list((tmp_path / "r").glob("*.svg"))
+
+
+def test_no_figure_of_a_replaced_report_is_left_beside_the_new_one(
+    session_file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "r"
+    assert report(session_file, "-o", folder).exit_code == 0
+    drawn = {path.stem for path in folder.glob("*.svg")}
+    mine = {"energy.svg": "never shown by that report", "notes.svg": "of another name"}
+    for name, text in mine.items():
+        (folder / name).write_text(text)
+    result = report(session_file, "-o", folder, "--figures", "png", "--force")
+    assert result.exit_code == 0
+    assert {path.name: path.read_text() for path in folder.glob("*.svg")} == mine
+    assert {path.stem for path in folder.glob("*.png")} == drawn
+    assert "removed from" in result.stderr and "roofline.svg" in result.stderr
+
+
+def test_a_figure_that_the_new_session_lacks_goes_too(
+    session_file: Path, empty_file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "r"
+    assert report(session_file, "-o", folder).exit_code == 0
+    assert report(empty_file, "-o", folder, "--force").exit_code == 1
+    assert [path.name for path in folder.iterdir()] == ["report.md"]
+
+
+def test_figures_without_a_report_are_nobodys_to_remove(session_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "roofline.svg").write_text("mine")
+    assert report(session_file, "-o", tmp_path, "--figures", "png").exit_code == 0
+    assert (tmp_path / "roofline.svg").read_text() == "mine"
 
 
 def test_open_shows_what_was_written(

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from made_gguf import write_decoder_gguf
+from started import Start, finish, starting
 
 from edgeprof.hardware.machine import usable_cores
 from edgeprof.report.printable import printable
@@ -77,35 +77,9 @@ def recipe(work: Path) -> Edit:
 
 
 @pytest.fixture
-def start(work: Path, tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Starts edgeprof in an empty folder, as a process group of its own like a shell does."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*arguments: str | Path) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-m", "edgeprof", *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "EDGEPROF_CACHE": str(work / "cache")},
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
-def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
+def start(work: Path, tmp_path: Path) -> Iterator[Start]:
+    with starting(tmp_path, {"EDGEPROF_CACHE": str(work / "cache")}) as run:
+        yield run
 
 
 def test_a_run_leaves_one_session_and_one_document(
@@ -449,7 +423,8 @@ def test_a_chat_without_a_template_is_told(start: Start, recipe: Edit, tmp_path:
 def test_a_hostile_template_of_a_model_is_told_in_one_line(
     start: Start, work: Path, recipe: Edit, tmp_path: Path, template: str, says: str
 ) -> None:
-    code, _, err = finish(start("convert", work / "target.gguf", "-o", work / "m", "--force"))
+    convert = ("convert", work / "target.gguf", "-o", work / "m", "--weights", "fp32", "--force")
+    code, _, err = finish(start(*convert))
     assert code == 0, err
     (work / "m" / "chat_template.jinja").write_text(template)
     outcome = finish(start("run", recipe(target="m"), "--chat"))

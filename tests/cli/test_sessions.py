@@ -74,7 +74,29 @@ def test_repair_prints_the_new_path(tmp_path: Path, session_file: Path) -> None:
     assert read_session(new) == read_session(session_file)
     again = sessions("--repair", damaged)
     assert again.exit_code == 2 and "exists already" in again.stderr
-    assert sessions("--repair", damaged, "--force").exit_code == 0
+
+
+def test_no_repair_replaces_a_complete_session(tmp_path: Path, session_file: Path) -> None:
+    """Not even with --force: one that was recorded whole, or saved whole, is worth more."""
+    damaged, other = tmp_path / "run.sqlite", tmp_path / "other.sqlite"
+    for copy in (damaged, other):
+        shutil.copyfile(session_file, copy)
+    with damaged.open("r+b") as file:
+        file.truncate(damaged.stat().st_size * 3 // 4)
+    refused = sessions("--repair", damaged, "-o", other, "--force")
+    assert refused.exit_code == 2 and refused.stdout == ""
+    assert "is a complete session" in refused.stderr and "choose another -o" in refused.stderr
+    assert other.read_bytes() == session_file.read_bytes()
+
+
+def test_force_replaces_what_an_earlier_repair_saved(tmp_path: Path, session_file: Path) -> None:
+    damaged = tmp_path / "run.sqlite"
+    shutil.copyfile(session_file, damaged)
+    with damaged.open("r+b") as file:
+        file.truncate(damaged.stat().st_size * 3 // 4)
+    assert sessions("--repair", damaged).exit_code == 4
+    assert sessions("--repair", damaged).exit_code == 2
+    assert sessions("--repair", damaged, "--force").exit_code == 4
 
 
 def test_repair_of_a_part_exits_with_4(tmp_path: Path, session_file: Path) -> None:

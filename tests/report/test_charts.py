@@ -17,7 +17,7 @@ BAD = "<a href='https://example.org'>x</a>\u202e\x00"
 
 def line(name: str, values: list[float], source: str = "sysfs") -> Line:
     times = np.arange(float(len(values)))
-    return Line(name=name, source=source, times_s=times, values=np.array(values))
+    return Line(name=name, source=source, usual_s=1.0, times_s=times, values=np.array(values))
 
 
 def timeline(**parts: Any) -> Timeline:
@@ -71,9 +71,36 @@ def test_legs_passes_and_events_have_a_lane_each() -> None:
     (panel,) = chart["panels"]
     assert panel["lanes"] == ["events", "verify", "legs"]  # from the bottom
     legs, passes, events = chart["traces"]
-    assert unpacked(legs["x"])[:3] == [0.0, 1.0, 2.0] and isnan(unpacked(legs["x"])[3])
-    assert passes["text"][0] == "fp32 (5 tokens after 812), 20.0 ms"
-    assert events["text"] == ['throttling: {"zone":"gpu"}']
+    assert unpacked(legs["x"])[:2] == [0.0, 2.0] and isnan(unpacked(legs["x"])[2])
+    assert passes["told"] == {
+        "texts": ["verify: fp32 (5 tokens after 812), 20.0 ms"], "stride": 3, "end": 1,
+    }  # fmt: skip
+    assert events["told"] == {
+        "texts": ['throttling at 1.500 s: {"zone":"gpu"}'],
+        "stride": 1,
+        "end": 0,
+    }
+
+
+def test_a_signal_tells_its_value_with_unit_and_source_and_for_how_long_one_stands() -> None:
+    (power,) = timeline_chart(timeline(lines=[line("power_w.VDD_SOC", [3.0])]))["traces"]
+    assert power["told"] == {
+        "name": "VDD_SOC", "unit": "W", "digits": 3, "source": "sysfs", "usual_s": 1.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("at_s", "shown_s"),
+    [
+        ([], [0.0, 10.0]),
+        ([5.0], [0.0, 10.0]),
+        ([-3.0, 12.0], [-3.0, 12.0]),  # set up before, noted after
+        ([-50_000.0, 4.0], [0.0, 10.0]),  # of a clock that was not the session's
+    ],
+)
+def test_the_whole_holds_the_events_around_it(at_s: list[float], shown_s: list[float]) -> None:
+    moments = [Moment(t_s=t, kind="absent", severity="info", detail={}) for t in at_s]
+    assert timeline_chart(timeline(moments=moments))["shown_s"] == shown_s
 
 
 def test_rounds_are_steps_of_drafted_accepted_and_emitted() -> None:
@@ -83,9 +110,13 @@ def test_rounds_are_steps_of_drafted_accepted_and_emitted() -> None:
     chart = timeline_chart(timeline(rounds=[one]))
     heights = {trace["name"]: unpacked(trace["y"])[:4] for trace in chart["traces"]}
     assert heights == {"drafted": [0, 3, 3, 0], "accepted": [0, 2, 2, 0], "emitted": [0, 3, 3, 0]}
-    assert chart["traces"][0]["text"][1] == (
+    emitted, *others = chart["traces"]
+    assert emitted["told"]["texts"] == [
         "round 7: 3 drafted, 2 accepted, 3 emitted; draft 6.00 ms, target 20.0 ms of 30.0 ms"
-    )
+    ]
+    stride, end = emitted["told"]["stride"], emitted["told"]["end"]
+    assert (unpacked(emitted["x"])[0], unpacked(emitted["x"])[end], stride) == (1.0, 1.03, 5)
+    assert not any("told" in one for one in others)  # a round is told once
 
 
 def test_a_session_without_drafts_has_no_panel_of_rounds() -> None:
@@ -111,6 +142,8 @@ def test_names_from_outside_are_no_tags() -> None:
         [RoofLine(label=BAD, bandwidth_bytes_per_s=1e9, flop_per_s={BAD: 1e9})],
         [PassSeries(label=BAD, points=[(1, 1.0, 1e9)])],
     )
+    for trace in chart["traces"]:  # what is told is shown as text, whatever it holds
+        assert "\u202e" not in str(trace.pop("told"))
     for text in (str(chart), str(roofline)):
         assert "<a" not in text and "\u202e" not in text
 

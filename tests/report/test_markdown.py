@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from made_session import board_signals
 
 from edgeprof.analysis.summary import Summary, summarise
 from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.report.folder import check_folder
 from edgeprof.report.markdown import PLOTS, markdown, report_names, write_report
+from edgeprof.session.columns import Samples
 from edgeprof.session.records import Session
 
 
@@ -23,6 +25,13 @@ def summary(made_session: Session) -> Summary:
 def document(summary: Summary) -> str:
     drawn = ("tokens-per-second", "time-share", "acceptance", "verify-cost", "roofline", "timeline")
     return markdown(summary, [f"{stem}.svg" for stem in drawn])
+
+
+@pytest.fixture
+def board_like(made_session: Session) -> Session:
+    """The session made by hand, with samples of an emulated board."""
+    signals, samples = board_signals(made_session)
+    return msgspec.structs.replace(made_session, signals=signals, samples=Samples.of(samples))
 
 
 def section(document: str, title: str) -> str:
@@ -94,15 +103,21 @@ def test_limits_carry_numbers_and_advice(document: str) -> None:
     assert f"*Try:* {advice}" in limits
 
 
+def test_what_alternating_costs_says_beside_what_it_may_differ(document: str) -> None:
+    alternating = section(document, "What alternating costs")
+    assert "Medians of single passes. The term in situ and the limits count means" in alternating
+
+
 def test_p11_environment_block(document: str) -> None:
     environment = section(document, "Environment")
     for expected in (
-        "Paper board", "Paper CPU, 2 cores", "1.23.0", "3.11.7", "2 (chat 1, code 1), digest ",
+        "Paper board", "Paper CPU", "1.23.0", "3.11.7", "2 (chat 1, code 1), digest ",
         "0123456789ab", "int4 MatMulNBits", "31 MiB", "package 41 to 52 °C, at most 55",
     ):  # fmt: skip
         assert expected in environment, expected
-    assert cells(environment, "new tokens, seed")[1] == "9, 7"
-    assert cells(environment, "Python, numpy")[1] == "3.11.7, not recorded"
+    assert [cells(environment, name)[1] for name in ("cores", "new tokens", "seed")] == [
+        "2", "9", "7",
+    ]  # fmt: skip
 
 
 def test_p11_nothing_tells_whose_machine_it_was(document: str) -> None:
@@ -117,7 +132,43 @@ def test_p11_board_names_its_release_and_power_mode(made_session: Session) -> No
     environment = section(board, "Environment")
     assert cells(environment, "L4T")[1] == "36.4.3"
     assert cells(environment, "power mode")[1] == "15W"
-    assert cells(environment, "clocks")[1] == "not recorded"
+    lacking = cells(environment, "clocks, numpy, sampling")
+    assert lacking[1] == "not recorded: this session does not hold it"
+
+
+def test_p11_what_the_environment_lacks_has_a_reason(document: str, maker: Any) -> None:
+    made = section(document, "Environment")
+    assert cells(made, "host")[1] == "Paper board"
+    assert cells(made, "L4T, power mode, clocks")[1] == "none: no Jetson board"
+    assert cells(made, "numpy, sampling")[1] == "not recorded: this session does not hold it"
+    device = {"kind": "board", "l4t": None, "power_mode": None, "clocks": None}
+    environment = {"cpu": None, "cores": 6, "last_level_cache_bytes": None}
+    info = {"device": device, "environment": environment}
+    maker.info = msgspec.structs.replace(maker.info, kind="watch", **info)
+    lacking = section(markdown(summarise(maker.session())), "Environment")
+    for name, why in {
+        "L4T": "the board has no release file of L4T",
+        "power mode": "nothing on the board told it",
+        "clocks": "no range of the memory clock could be read",
+        "CPU": "the kernel names no processor",
+        "last-level cache": "the kernel lists no caches",
+        "temperatures": "no sensor was read",
+        "board, memory, platform": "this session does not hold it",
+    }.items():
+        assert cells(lacking, name)[1] == f"not recorded: {why}"
+    maker.info = msgspec.structs.replace(maker.info, kind="import", environment={}, device={})
+    imported = section(markdown(summarise(maker.session())), "Environment")
+    assert "not recorded, " not in imported
+    everything = "board, L4T, power mode, clocks, CPU, cores, memory, last-level cache, platform"
+    told = f"{everything}: a log of tegrastats does not tell it"
+    assert cells(imported, "not recorded")[1] == told
+
+
+def test_what_an_emulated_board_ran_on_is_called_the_hosts(board_like: Session) -> None:
+    environment = section(markdown(summarise(board_like)), "Environment")
+    for name in ("cores", "memory", "platform"):
+        assert cells(environment, f"{name}, of the host that emulated")
+    assert cells(environment, "CPU")[1] == "Paper CPU"  # from the board's own files
 
 
 def test_not_measured_gives_reasons(document: str) -> None:

@@ -75,6 +75,19 @@ def test_traffic_by_phase_in_gigabytes() -> None:
     assert [bar.get_width() for bar in right.patches] == [50.0]  # type: ignore[attr-defined]
     assert texts(figure) == [" not measured", " not measured"]
     assert [text.get_text() for text in figure.texts] == ["2 entries without a value are not shown"]
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    assert labels == ["bytes of a pass\n(GB)", "bandwidth\n(GB/s)"]
+
+
+def test_modelled_traffic_says_so() -> None:
+    row = Traffic(
+        label="t target 1",
+        pass_bytes=Spread(value=0.5e9),
+        bandwidth_bytes_per_s=Spread(value=5e9),
+        modelled=True,
+    )
+    labels = [axes.get_xlabel() for axes in traffic_figure([row]).axes]
+    assert labels == ["bytes of a pass\n(GB, modelled)", "bandwidth\n(GB/s, modelled)"]
 
 
 def test_contention_names_kappa_with_its_band() -> None:

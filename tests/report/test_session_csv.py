@@ -44,6 +44,14 @@ def test_rounds_add_up_to_the_answers(folder: Path) -> None:
     assert sum(int(row["accepted_tokens"]) for row in rows) == 16
 
 
+@pytest.mark.parametrize(("name", "rows_a_leg"), [("rounds", 16), ("passes", 18)])
+def test_rows_of_the_warm_up_are_marked(folder: Path, name: str, rows_a_leg: int) -> None:
+    """The first leg: two answers of a prefill and eight rounds of one pass."""
+    rows = table(folder, name)
+    assert [row["leg_id"] for row in rows if row["warmup"] == "true"] == ["1"] * rows_a_leg
+    assert {row["warmup"] for row in rows} == {"true", "false"}
+
+
 def test_unknown_is_an_empty_cell(maker: Any, tmp_path: Path) -> None:
     maker.signals.append(Signal(id=1, name="emc_busy_frac", unit="1", source="sysfs"))
     maker.samples += [
@@ -61,7 +69,7 @@ def test_p12_a_point_and_commas_whatever_the_language(folder: Path) -> None:
     lines = (folder / "passes.csv").read_text(encoding="utf-8").splitlines()
     drafts = [line for line in lines if ",draft," in line]
     assert {len(line.split(",")) for line in lines} == {len(TABLES["passes"].columns)}
-    assert drafts and all(line.split(",")[-1].startswith("0.003") for line in drafts[:4])
+    assert drafts and all(line.split(",")[-2].startswith("0.003") for line in drafts[:4])
 
 
 def test_p12_a_dialect_for_spreadsheets_with_a_decimal_comma(

@@ -117,6 +117,11 @@ def test_series_of_the_session(summary: Summary) -> None:
     assert spread.value == pytest.approx(1.8)
     roofs = {roof.label: roof for roof in session_figures.roof_lines(summary)}
     assert roofs["fp32 MatMul ceiling"].bandwidth_bytes_per_s == pytest.approx(30e9)
+    row = session_figures.traffic_rows(summary)[0]  # no counter: by the model's size
+    assert row.label == "fp32 target 1" and row.modelled
+    assert row.pass_bytes is not None and row.bandwidth_bytes_per_s is not None
+    assert row.pass_bytes.value == pytest.approx(500e6 + 1000 * 50e3)  # weights, keys and values
+    assert row.bandwidth_bytes_per_s.value == pytest.approx(550e6 / 0.020)
     fp32 = session_figures.pass_series(summary)[0]
     assert [tokens for tokens, _, _ in fp32.points] == [1, 3, 5]
 
@@ -124,7 +129,7 @@ def test_series_of_the_session(summary: Summary) -> None:
 def test_plots_of_a_session(made_session: Session, summary: Summary, tmp_path: Path) -> None:
     names = session_figures.save_plots(made_session, summary, tmp_path, "svg")
     assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
-    assert len(names) == 6
+    assert len(names) == 7
     assert (tmp_path / "roofline.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 

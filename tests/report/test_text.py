@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from edgeprof.analysis.comparison import NOT_COMPARABLE, Output
 from edgeprof.analysis.summary import Summary, summarise
 from edgeprof.report.headline import contrast, headlines
 from edgeprof.report.markdown import markdown
@@ -33,6 +34,57 @@ def test_headlines_say_what_pays_and_what_does_not(summary: Summary) -> None:
     )
     assert int4.answer == "speculation does not pay: at best 0.77x [0.77, 0.77] with draft k=2"
     assert "2.00 tokens for the time of 2.60 plain ones" in int4.reason
+
+
+def test_headlines_say_whether_the_output_is_the_references(summary: Summary) -> None:
+    fp32, int4 = headlines(summary)
+    # two drafters, two prompts, two repeats
+    assert fp32.output == (
+        "the output equals its reference, plain decoding, token for token, in all 8 answers"
+    )
+    assert int4.output == (
+        "the output differs from its reference, plain decoding, with draft k=2 in 2 of 4 answers, "
+        "first at position 5"
+    )
+    assert fp32.output in session_text(summary, WIDE)
+    opening = markdown(summary).split("## ", 1)[0]
+    assert "** The output equals its reference, plain decoding, token for token" in opening
+
+
+def with_outputs(summary: Summary, **outputs: Output) -> str:
+    """What the headline of fp32 says of its output, with these in place of what was compared."""
+    comparisons = [
+        msgspec.structs.replace(one, output=outputs[one.drafter])
+        for one in summary.comparisons
+        if one.target == "fp32"
+    ]
+    (headline,) = headlines(msgspec.structs.replace(summary, comparisons=comparisons))
+    return headline.output
+
+
+def test_outputs_of_several_kinds_are_told_apart(summary: Summary) -> None:
+    equal = summary.comparisons[0].output
+    assert equal.identical
+    none = msgspec.structs.replace(equal, identical=None, answers_compared=0, answers_identical=0)
+    differing = msgspec.structs.replace(
+        equal, identical=False, answers_identical=3, first_divergence=2
+    )
+    assert with_outputs(summary, draft=differing, ngram=equal) == (
+        "the output differs from its reference, plain decoding, with draft k=2 in 1 of 4 answers, "
+        "first at position 2; it is the reference's, token for token, with ngram k=3 in all 4 "
+        "answers"
+    )
+    assert with_outputs(summary, draft=none, ngram=equal) == (
+        "the output equals its reference, plain decoding, token for token, with ngram k=3 in all 4 "
+        "answers; it was not compared with draft k=2, as no prompt was answered both ways"
+    )
+    assert with_outputs(summary, draft=none, ngram=none) == (
+        "the output was not compared, as no prompt was answered both ways"
+    )
+    sampled = msgspec.structs.replace(none, not_comparable=NOT_COMPARABLE)
+    assert with_outputs(summary, draft=sampled, ngram=sampled) == (
+        "the output is sampled: not comparable token for token"
+    )
 
 
 def test_contrast_puts_v_of_both_targets_side_by_side(summary: Summary) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tiny_decoder import Decoder, reference_logits, write_folder
 
+from edgeprof.errors import FileFault
 from edgeprof.provider_settings import ProviderSettings
 from edgeprof.runner.agreement import logit_distance, probe_agreement
 from edgeprof.runner.decode import FirstToken, RoundDone, decode
@@ -176,6 +177,21 @@ def test_r11_columns_that_pad_the_head_are_never_chosen(tmp_path: Path) -> None:
     logits = model.extend(TOKENS)
     assert logits.shape == (len(TOKENS), 40)
     assert abs(logits).max() < 8
+
+
+@pytest.mark.parametrize("attention", ["standard", "gqa"])
+def test_logits_of_the_last_token_only_are_refused(tmp_path: Path, attention: Any) -> None:
+    """A graph pruned for plain generation: its output leaves open how many rows it has."""
+    folder = write_folder(
+        Decoder(attention=attention, positions=attention == "standard", last_row_only=True),
+        tmp_path,
+    )
+    with pytest.raises(FileFault) as refused:
+        OrtModel.open(folder, threads=1, capacity=32)
+    assert str(refused.value) == (
+        f"{folder.onnx_path}: output 'logits' has 1 row for a pass of 2 tokens, but verifying "
+        "takes the logits of every token; export it with the logits of all tokens"
+    )
 
 
 def test_shapes_that_stay_give_the_same_logits(tmp_path: Path) -> None:

@@ -149,4 +149,5 @@ def test_p09_nothing_is_overwritten(tmp_path: Path, info: SessionInfo) -> None:
         repair(path, tmp_path / "there.sqlite")
     with pytest.raises(UsageFault, match="no such session"):
         repair(tmp_path / "none.sqlite", tmp_path / "new.sqlite")
-    repair(path, tmp_path / "there.sqlite", force=True)
+    with pytest.raises(UsageFault, match="is a complete session"):
+        repair(path, tmp_path / "there.sqlite", force=True)

@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from msgspec.structs import replace
 from playwright.sync_api import Browser, Page
 
-from edgeprof.session.records import Event, Session
+from edgeprof.session.records import Event, Pass, Phase, Round, Session
 
 from .conftest import DESKTOP, PHONE, Opened
 
@@ -81,9 +81,9 @@ def test_dragging_pans_and_hovering_tells(board: Opened) -> None:
     assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     board.page.mouse.move(x, y)
-    board.page.wait_for_selector("#timeline .hoverlayer .legend", state="attached")
-    told = " ".join(board.page.locator("#timeline .hoverlayer text").all_text_contents())
-    assert "DRAM bandwidth" in told and "GB/s (sysfs)" in told and "decode fp32" in told
+    board.page.wait_for_selector("#timeline .told", state="visible")
+    told = board.page.locator("#timeline .told").inner_text()
+    assert "DRAM bandwidth 40.00 GB/s (sysfs)" in told and "legs: decode " in told
     before = board.range()
     board.page.mouse.down()
     board.page.mouse.move(x - box["width"] / 4, y, steps=3)
@@ -91,6 +91,141 @@ def test_dragging_pans_and_hovering_tells(board: Opened) -> None:
     after = board.range()
     assert after[0] - before[0] == pytest.approx((before[1] - before[0]) / 4, rel=0.05)
     board.page.locator("#timeline .keys").get_by_role("button", name="Whole").click()
+
+
+def seconds(at_s: float) -> int:
+    return 1_000_000_000 * 1000 + round(at_s * 1e9)
+
+
+@pytest.fixture
+def spaced_page(maker: Any, write_page: Callable[[Session], Path]) -> Path:
+    """Two legs with ten seconds between them, a round in the first, an event in the second, and a
+    rail that was read every second but for two times."""
+    maker.now = seconds(0)
+    leg = maker.leg("decode", "t")
+    request_id = round_id = 1
+    owner = {"leg_id": leg, "request_id": request_id, "round_id": round_id}
+    passes: list[tuple[Phase, int, float, float]] = [("draft", 1, 1.5, 2.0), ("verify", 4, 2, 4)]
+    for phase, tokens, t0_s, t1_s in passes:
+        maker.passes.append(
+            Pass(id=len(maker.passes) + 1, phase=phase, model=phase[0], provider="cpu",
+                 tokens=tokens, context_tokens=8, t0_ns=seconds(t0_s), t1_ns=seconds(t1_s),
+                 **owner)
+        )  # fmt: skip
+    maker.rounds.append(
+        Round(id=1, leg_id=leg, request_id=1, drafted=3, evaluated=3, accepted=2, emitted=3,
+              t0_ns=seconds(1.5), t1_ns=seconds(4.0))
+    )  # fmt: skip
+    maker.now = seconds(10)
+    maker.end_leg()
+    maker.now = seconds(20)
+    maker.leg("decode", "u")
+    maker.now = seconds(30)
+    maker.end_leg()
+    read_s = [0, 1, 2, 7, 8, 9, 10, 11, 21, 22, 23]
+    maker.signal("power_w.total", "W", [(seconds(t), 5.0 + t) for t in read_s])
+    maker.events.append(
+        Event(leg_id=2, t_ns=seconds(25), kind="clocks", severity="info", detail={})
+    )
+    return write_page(maker.session())
+
+
+def told_at(page: Page, at_s: float, panel: int = 0) -> list[str]:
+    """What stands beside the pointer, after the time, with it in a panel of the timeline."""
+    place = page.locator("#timeline .nsewdrag").nth(panel)
+    place.scroll_into_view_if_needed()
+    box = place.bounding_box()
+    assert box is not None
+    low, high = page.evaluate("document.querySelector('#timeline .drawing').layout.xaxis.range")
+    x = box["x"] + (at_s - low) / (high - low) * box["width"]
+    page.mouse.move(2, 2)  # out of the chart: what was told before is gone
+    page.wait_for_selector("#timeline .told", state="hidden")
+    page.mouse.move(x, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#timeline .told", state="visible")
+    when, *lines = page.locator("#timeline .told p").all_inner_texts()
+    assert float(when.removesuffix(" s")) == pytest.approx(at_s, abs=0.05)
+    return lines
+
+
+@pytest.mark.parametrize("panel", [0, 1, 2])
+def test_hovering_tells_what_contains_the_pointed_time_and_nothing_else(
+    opened: Open, spaced_page: Path, panel: int
+) -> None:
+    page = opened(spaced_page)
+    first, second = (f"legs: decode {one} 0 (decode, complete), 10.0 s" for one in "tu")
+    verify = "verify: v (4 tokens after 8), 2.00 s"
+    steps = "round 1: 3 drafted, 2 accepted, 3 emitted; draft 500 ms, target 2.00 s of 2.50 s"
+    for at_s, told in {
+        1.2: [first, "total 6.000 W (host)"],
+        2.6: [first, verify, steps, "total 7.000 W (host)"],
+        5.0: [first],  # between two readings that lie five seconds apart
+        9.4: [first, "total 14.000 W (host)"],
+        15.0: [],  # between the legs
+        25.0: [second, "clocks at 25.000 s: {}"],  # the last reading is older than they usually are
+    }.items():
+        assert told_at(page.page, at_s, panel) == told, at_s
+    assert page.faults == []
+
+
+def test_a_reading_that_stands_for_longer_than_usual_tells_when_it_was_read(
+    opened: Open, maker: Any, write_page: Callable[[Session], Path]
+) -> None:
+    """Readings that are not missing, only late: two seconds apart among others of one."""
+    maker.now = seconds(0)
+    maker.leg("decode", "t")
+    maker.now = seconds(10)
+    maker.end_leg()
+    read_s = [0.0, 1.0, 2.0, 4.4, 5.4, 6.4]
+    maker.signal("temp_c.gpu", "deg C", [(seconds(t), 40.0 + t) for t in read_s])
+    page = opened(write_page(maker.session()))
+    assert told_at(page.page, 2.5)[1:] == ["gpu 42.00 °C (host)"]
+    assert told_at(page.page, 3.1)[1:] == ["gpu 42.00 °C (host, read at 2.00 s)"]
+    assert told_at(page.page, 4.0)[1:] == ["gpu 44.40 °C (host)"]
+
+
+def test_a_signal_that_is_switched_off_is_not_told(opened: Open, spaced_page: Path) -> None:
+    page = opened(spaced_page)
+    page.page.evaluate(
+        "Plotly.restyle(document.querySelector('#timeline .drawing'), {visible: 'legendonly'},"
+        " [document.querySelector('#timeline .drawing').data.findIndex(d => d.name === 'total')])"
+    )
+    assert told_at(page.page, 1.2) == ["legs: decode t 0 (decode, complete), 10.0 s"]
+
+
+def test_a_tap_on_a_phone_tells_in_sight(opened: Open, spaced_page: Path) -> None:
+    page = opened(spaced_page, **PHONE)
+    place = page.page.locator("#timeline .nsewdrag").first
+    place.scroll_into_view_if_needed()
+    box = place.bounding_box()
+    assert box is not None
+    page.page.touchscreen.tap(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2)
+    page.page.wait_for_selector("#timeline .told", state="visible")
+    told = page.page.locator("#timeline .told").bounding_box()
+    assert told is not None
+    assert told["x"] >= 0 and told["x"] + told["width"] <= 390
+    assert page.page.evaluate(WIDER) == 0
+
+
+@pytest.mark.parametrize("options", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_mark_at_either_end_is_drawn_whole(
+    opened: Open, maker: Any, write_page: Callable[[Session], Path], options: dict[str, Any]
+) -> None:
+    maker.now = seconds(0)
+    maker.leg("decode", "t")
+    maker.now = seconds(300)
+    maker.end_leg()
+    maker.events += [
+        Event(leg_id=1, t_ns=seconds(t), kind="clocks", severity="warning", detail={})
+        for t in (0, 300)
+    ]
+    page = opened(write_page(maker.session()), **options)
+    plot = page.page.locator("#timeline .nsewdrag").first.bounding_box()
+    marks = [one.bounding_box() for one in page.page.locator("#timeline .point").all()]
+    assert plot is not None and len(marks) == 2
+    for mark in marks:
+        assert mark is not None
+        assert mark["x"] >= plot["x"]
+        assert mark["x"] + mark["width"] <= plot["x"] + plot["width"]
 
 
 def test_the_roofline_zooms_too(board: Opened) -> None:
