@@ -7,12 +7,14 @@ choose results by their outcome.
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from edgeprof.analysis.board import Readings
+from edgeprof.analysis.comparison import pairs_of
+from edgeprof.analysis.variants import VariantRuns
 from edgeprof.session.records import Event, Leg, Session
 from edgeprof.units import show
 
@@ -67,6 +69,35 @@ def disturbances_of(session: Session, readings: Readings) -> list[Disturbance]:
 def left_out_legs(disturbances: Iterable[Disturbance]) -> frozenset[int]:
     """By id."""
     return frozenset(one.leg_id for one in disturbances if one.left_out)
+
+
+class Sides(NamedTuple):
+    """A variant and its baseline; ``whole`` says that disturbed repetitions of both count."""
+
+    run: VariantRuns
+    plain: VariantRuns | None
+    whole: bool
+
+
+def like_sides(
+    run: VariantRuns,
+    plain: VariantRuns | None,
+    disturbances: Sequence[Disturbance],
+    every: Callable[[], Sequence[VariantRuns]],
+) -> Sides:
+    """The two in a like state, for what is undisturbed is faster than what is not.
+
+    Where one of them alone has nothing but disturbed legs, or where the undisturbed ones of both
+    answer no prompt in the same repeat, all legs of both count; ``every`` gives these.
+    """
+    left_out = {one.variant for one in disturbances if one.left_out}
+    if plain is None or not left_out & {run.name, plain.name}:
+        return Sides(run, plain, False)
+    kept = {one.variant for one in disturbances} - left_out
+    if (run.name in kept) == (plain.name in kept) and pairs_of(run, plain):
+        return Sides(run, plain, False)
+    by_name = {one.name: one for one in every()}
+    return Sides(by_name[run.name], by_name[plain.name], True)
 
 
 def disturbed_words(

@@ -138,6 +138,47 @@ def test_where_nothing_else_is_there_disturbed_legs_stay(maker: SessionMaker) ->
     assert summarise(session).legs[0].answers == 2
 
 
+def compared(maker: SessionMaker, *disturbed: tuple[str, int]) -> tuple[float | None, list[str]]:
+    """Two repeats; a leg that was disturbed took twice as long. Undisturbed, 160 ms of plain
+    decoding stand against 120 with the draft."""
+    for repeat in range(2):
+        for variant in ("fp32", "fp32+draft k=2"):
+            busy = (variant, repeat) in disturbed
+            maker.decode_leg(variant, repeat=repeat, slower=2.0 if busy else 1.0)
+            if busy:
+                attrs = {**maker.legs[-1].attrs, "processor": {"others_s": 5.0}}
+                maker.legs[-1] = replace(maker.legs[-1], attrs=attrs)
+    summary = summarise(maker.session())
+    (comparison,) = summary.comparisons
+    speedup = comparison.decode_speedup
+    told = [one for one in summary.warnings if "over all repetitions" in one]
+    return None if speedup is None else speedup.value, told
+
+
+SPECULATIVE = "fp32+draft k=2"
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "speedup", "whole"),
+    [
+        ([], 160 / 120, False),
+        ([("fp32", 1), (SPECULATIVE, 1)], 160 / 120, False),  # the first repeat is undisturbed
+        ([(SPECULATIVE, 1)], 160 / 120, False),
+        # all of plain decoding was disturbed, and a half of the other: with its quiet half alone
+        # it would seem 2.67 times as fast
+        ([("fp32", 0), ("fp32", 1), (SPECULATIVE, 1)], 640 / (120 + 240), True),
+        # what is undisturbed is of different repeats
+        ([("fp32", 0), (SPECULATIVE, 1)], (320 + 160) / (120 + 240), True),
+    ],
+)
+def test_a_variant_and_its_baseline_are_compared_in_a_like_state(
+    maker: SessionMaker, disturbed: list[tuple[str, int]], speedup: float, whole: bool
+) -> None:
+    found, told = compared(maker, *disturbed)
+    assert found == pytest.approx(speedup)
+    assert len(told) == whole
+
+
 @pytest.mark.parametrize("junk", [None, "x", {"others_s": "x"}, {"others_s": None}])
 def test_attributes_are_free_json(maker: SessionMaker, junk: Any) -> None:
     assert found(three_repeats(maker, processor=junk, memory=junk)) == []
