@@ -7,7 +7,7 @@ be named; what it promises for undoing it is set beside what undoing it gave: to
 those of the case. Walls are ranked by what they promise, so that those which the run has anyway
 (the demo's draft agrees with half of the tokens) may lead, and with dear verification a shorter
 draft may. The run as it is comes first and last, so that a drift of the machine shows. Takes about
-six minutes on a quiet machine with two cores; on a busy one every case is one of cores.
+eight minutes on a quiet machine with two cores; on a busy one every case is one of cores.
 """
 
 import argparse

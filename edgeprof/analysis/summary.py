@@ -5,6 +5,7 @@ origin; what was not measured is None.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from msgspec import Struct, field
@@ -49,6 +50,7 @@ from edgeprof.analysis.disturbance import (
     disturbed_words,
     heating,
     left_out_legs,
+    like_sides,
 )
 from edgeprof.analysis.energy import (
     Energy,
@@ -238,13 +240,20 @@ def summarise(
     def traffic(run: VariantRuns) -> PhaseShares:
         return traffic_shares(run, attribution, no_bandwidth)
 
-    def compare(run: VariantRuns) -> Comparison:
-        plain = plain_variant(runs, run.target)
+    def compare(run: VariantRuns, plain: VariantRuns | None) -> Comparison:
         bus = bus_of(run, info.models, contention.targets, closures)
         around = circumstances_of(session, run, readings, disturbances, bus)
         return _compare(run, plain, session, readings, rail, costs, around)
 
-    comparisons = [compare(run) for run in runs if run.drafter is not None]
+    every = cache(lambda: variants_of(session))
+    sides = [
+        like_sides(
+            run, plain_variant(runs, run.target), [] if with_disturbed else disturbances, every
+        )
+        for run in runs
+        if run.drafter is not None
+    ]
+    comparisons = [compare(run, plain) for run, plain, _ in sides]
     return Summary(
         session=_head(session, span.seconds),
         environment=without_private(info.environment),
@@ -273,6 +282,12 @@ def summarise(
         disturbed_left_out=not with_disturbed,
         warnings=[
             *disturbed_words(disturbances, with_disturbed=with_disturbed),
+            *(
+                f"{run.name} is compared with plain decoding over all repetitions, disturbed ones "
+                "too: undisturbed ones are not of both"
+                for run, _, whole in sides
+                if whole
+            ),
             *caveats(session, runs, costs.points, temperatures, signals, emc_clock_range(readings)),
             *heating(readings),
         ],
