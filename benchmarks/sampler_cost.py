@@ -9,6 +9,10 @@ demo's model, 4-bit, in pairs: one block while the sampler runs, one while it is
 the order drawn. A pair during which other programs took more than a quarter of a core is left out.
 This process hears the sampler meanwhile, as the recorder does, and writes nothing down. Takes three
 minutes on an idle machine, and gives up where hardly a pair is quiet.
+
+    python benchmarks/sampler_cost.py --processor-only [--no-cpu-clocks]
+
+takes the processor time alone, and of a board that does not show the clocks of its cores.
 """
 
 import argparse
@@ -18,6 +22,7 @@ import multiprocessing
 import os
 import random
 import selectors
+import shutil
 import signal
 import statistics
 import sys
@@ -235,14 +240,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="for the processor time")
     parser.add_argument("--threads", type=int, default=1, help="of the decoder  [default: 1]")
     parser.add_argument("--write", action="store_true", help=f"into {WRITTEN.relative_to(ROOT)}")
+    parser.add_argument("--processor-only", action="store_true", help="no pairs, nothing written")
+    parser.add_argument("--no-cpu-clocks", action="store_true", help="take them off the board")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     from emulated.tree import build
 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         build(Path(folder), BOARD)
+        if options.no_cpu_clocks:
+            for clocks in Path(folder).glob("sys/devices/system/cpu/cpu*/cpufreq"):
+                shutil.rmtree(clocks)
         with Sampler(Path(folder)) as sampler:
             processor = processor_share(sampler, options.seconds)
+            if options.processor_only:
+                print(processor_words(*processor, len(sampler.signals), options.seconds))
+                return
             with decoder_process(options.threads) as decoder:
                 pairs = measure_pairs(sampler, decoder, options.pairs)
     found = results(processor, pairs, sampler, options)
@@ -281,13 +294,21 @@ def results(
     }
 
 
+def processor_words(share: float, samples_per_s: float, signals: int, seconds: float) -> str:
+    return (
+        f"processor time of the sampler, {signals} signals, {samples_per_s:.0f} samples/s:"
+        f" {100 * share:.2f} % of a core over {seconds:.0f} s"
+    )
+
+
 def lines(found: dict[str, Any]) -> Iterator[str]:
     machine = found["machine"]
     yield f"{found['date']}, {machine['name']}, {machine['cores']} cores, {machine['platform']}"
-    yield (
-        f"processor time of the sampler, {len(found['signals'])} signals,"
-        f" {found['samples_per_s']:.0f} samples/s:"
-        f" {100 * found['processor_share']:.2f} % of a core over {found['processor_seconds']:.0f} s"
+    yield processor_words(
+        found["processor_share"],
+        found["samples_per_s"],
+        len(found["signals"]),
+        found["processor_seconds"],
     )
     yield (
         f"decode speed, sampler on over off: {found['ratio']:.4f} "

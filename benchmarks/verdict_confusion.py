@@ -1,7 +1,8 @@
 """Is the leading limit the one that was built in? ``python benchmarks/verdict_confusion.py``.
 
 200 constructed sessions, each from its seed: clean ones, with one limit, with two. Every pass of
-them has its time, with 3 % of noise, and goes through the same lines as a measured session. Of two
+them has its time, with 3 % of noise, and goes through the same lines as a measured session. Some
+hold contention legs too, by whose kappa the bus is to be blamed or not. Of two
 limits the leading one is that whose undoing, in the construction, makes the variant faster by more;
 a fault of the set-up comes before a cost. Where both make it faster by nearly the same (within
 5 %), either is right. Prints the confusion matrix.
@@ -27,6 +28,8 @@ from edgeprof.session.records import Event, Session
 
 VARIANT, PLAIN = "t+draft k={}", "t"
 PROMPTS, REPEATS, ROUNDS = 4, 3, 24
+CONTEND_REPEATS, CONTEND_PASSES = 3, 20
+BESIDE = {"shared": 1.5, "slack": 1.0}  # a pass beside the draft, over one alone
 TARGET_BYTES = 4_000_000_000
 NO_LIMIT = "none"
 EITHER = 1.05
@@ -44,11 +47,14 @@ class World(NamedTuple):
     fixed: float = 0.02
     in_situ: float = 1.0
     overlap: bool = False
+    kappa: str | None = None
     vocabulary: float = 1.0
     swapped: bool = False
     throttled: bool = False
     clocks: bool = False
     provider: str = "cuda"
+    draft_provider: str = "cuda"
+    draft_threads: int = 1
     others: float = 0.0
 
     def v(self, tokens: int) -> float:
@@ -68,6 +74,7 @@ def clean(rng: random.Random) -> World:
         verify_slope=rng.uniform(0.0, 0.02),
         fixed=rng.uniform(0.0, 0.04),
         in_situ=rng.uniform(0.98, 1.04),
+        kappa=rng.choice([None, None, "shared", "slack"]),
     )
     return max((world._replace(k=k) for k in range(1, 13)), key=lambda one: one.speedup)
 
@@ -78,7 +85,18 @@ def _slow(world: World, rng: random.Random) -> World:
 
 def _crowded(world: World) -> World:
     """Others took the share of the two cores by which passes became slower."""
-    return world._replace(others=2 * (1 - 1 / world.in_situ))
+    others = 2 * (1 - 1 / world.in_situ)
+    return world._replace(others=others, draft_provider="cpu", draft_threads=2)
+
+
+def _at_once(world: World, kappa: str | None) -> World:
+    """The draft runs on a core, the target on the GPU."""
+    return world._replace(overlap=True, draft_provider="cpu", kappa=kappa)
+
+
+def _in_turns(world: World, rng: random.Random) -> World:
+    """Nothing else is seen, or both ran at once and the bus was measured to have room."""
+    return rng.choice([world._replace(kappa=None), _at_once(world, "slack")])
 
 
 LIMITS: dict[str, Callable[[World, random.Random], World]] = {
@@ -98,7 +116,9 @@ LIMITS: dict[str, Callable[[World, random.Random], World]] = {
     "draft length": lambda w, r: w._replace(
         k=r.randint(14, 20), acceptance=r.uniform(0.6, 0.75), draft=r.uniform(0.08, 0.1)
     ),
-    "bus contention": lambda w, r: _slow(w, r)._replace(overlap=True),
+    "bus contention": lambda w, r: _at_once(_slow(w, r), r.choice([None, "shared"])),
+    "alternation": lambda w, r: _in_turns(_slow(w, r), r),
+    "GPU fought over": lambda w, r: _slow(w, r)._replace(overlap=True, kappa=None),
     "memory pressure": lambda w, r: _slow(w, r)._replace(swapped=True),
     "cores fought over": lambda w, r: _crowded(_slow(w, r)),
     "throttled": lambda w, _: w._replace(throttled=True),
@@ -111,7 +131,8 @@ GROUPS = (
     {"low acceptance", "mismatched vocabularies", "draft length"},
     {"draft cost", "overhead-bound draft", "draft length"},
     {"verification cost", "compute-bound verification"},
-    {"bus contention", "memory pressure", "cores fought over"},
+    {"bus contention", "alternation", "GPU fought over", "memory pressure", "cores fought over"},
+    {"GPU fought over", "wrong provider"},
     {"throttled", "clocks not pinned"},
 )
 CLOCK_GAIN = 1.25
@@ -141,6 +162,8 @@ def build(world: World, seed: int) -> Session:
     maker.held_leg("draft", "draft", {1: tuple(unit_ms * world.draft * _noise(rng)
                                                for _ in range(9))})  # fmt: skip
     _ceiling(maker, world, unit_ms)
+    if world.kappa is not None:
+        _contend(maker, world, unit_ms, BESIDE[world.kappa], rng)
     for repeat in range(REPEATS):
         for name in (PLAIN, variant):
             for prompt in range(PROMPTS):
@@ -160,7 +183,8 @@ def _models(maker: SessionMaker, world: World, unit_ms: float) -> None:
         flop_per_token=2 * TARGET_BYTES, kv_bytes_per_token=0, vocab_size=32_000, threads=2,
     )  # fmt: skip
     draft = replace(
-        known["draft"], provider=world.provider, kv_bytes_per_token=0,
+        known["draft"], provider=world.draft_provider, threads=world.draft_threads,
+        kv_bytes_per_token=0,
         streamed_weight_bytes=round(TARGET_BYTES * world.draft_bytes),
         vocab_size=round(32_000 * world.vocabulary),
     )  # fmt: skip
@@ -174,6 +198,27 @@ def _ceiling(maker: SessionMaker, world: World, unit_ms: float) -> None:
     ceiling = rate / (0.7 if world.compute_bound else 0.1)
     flop = 10_000_000_000
     maker.ceiling_leg("x", TARGET_BYTES, flop, {1: unit_ms / 1.2, 64: 64 * flop / ceiling})
+
+
+def _contend(
+    maker: SessionMaker, world: World, unit_ms: float, beside: float, rng: random.Random
+) -> None:
+    """The target alone, the draft alone, and both."""
+    attrs = {"antagonist": "draft", "antagonist_kind": "model", "dose": 1.0,
+             "competes_for": ["bus"], "core_share": 1.0}  # fmt: skip
+    whole_ms = CONTEND_PASSES * unit_ms * beside
+    for repeat in range(1, CONTEND_REPEATS + 1):
+        for target_ms, more in ((unit_ms, {}), (None, attrs), (unit_ms * beside, attrs)):
+            leg_id = maker.leg("contend", PLAIN, repeat=repeat, attrs=more)
+            start = maker.now
+            while target_ms is not None and maker.now < start + whole_ms * MS:
+                maker.run_pass(leg_id, "decode", PLAIN, target_ms * _noise(rng))
+            end, maker.now = maker.now, start
+            while more and maker.now < start + whole_ms * MS:
+                draft_ms = unit_ms * world.draft * _noise(rng)
+                maker.run_pass(leg_id, "draft", "draft", draft_ms, stream=1)
+            maker.now = max(end, maker.now)
+            maker.end_leg()
 
 
 def _answer(

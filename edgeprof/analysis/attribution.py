@@ -22,6 +22,7 @@ from edgeprof.analysis.held_bytes import (
     Held,
     PhaseKey,
     Stretch,
+    declared_window_s,
     hold,
     settled,
     stuck_reason,
@@ -30,7 +31,7 @@ from edgeprof.analysis.held_legs import DUTY, HELD_BYTES, HeldLeg, attribute, le
 from edgeprof.analysis.pass_cost import pass_bytes
 from edgeprof.analysis.variants import VariantRuns
 from edgeprof.quantity import Quantity
-from edgeprof.session.records import ModelRecord, Session
+from edgeprof.session.records import ModelRecord, Session, Signal
 
 BANDWIDTH = "dram_bandwidth_bytes_per_s"
 _NOT_TOLD_APART = (
@@ -105,7 +106,7 @@ def _attributed(
     timed = [(one.key, one.leg, one.period_s) for one in held]
     known = [(key, leg, period_s) for key, leg, period_s in timed if period_s is not None]
     stretches, delay = settled(known, channel)
-    if delay is None or (refused := _too_little(stretches, delay)):
+    if delay is None or (refused := _too_little(stretches, delay, channel.signal)):
         return Attribution(refused=refused or "no edge of the held legs tells the counter's delay")
     figures, models = hold(stretches, delay), session.info.models
     closed, not_closed = closures(runs, channel, readings, figures, models, busy)
@@ -126,18 +127,23 @@ def _attributed(
     )
 
 
-def _too_little(stretches: Sequence[Stretch], delay: Delay) -> str | None:
-    """Why what was held tells nothing, if so."""
+def _too_little(stretches: Sequence[Stretch], delay: Delay, signal: Signal) -> str | None:
+    """Why what was held tells nothing, if so. Six windows are asked for where the source declares
+    them, else six of the delays that were found."""
     phases = {one.key.phase for one in stretches}
     if IDLE not in phases or len(phases) < 2:
         return "it takes legs that hold a kind of pass and idle ones, read throughout"
-    needed_s = LEAST_DELAYS * delay.seconds
+    window_s = declared_window_s(signal) or 0.0
+    needed_s = LEAST_DELAYS * max(delay.seconds, window_s)
     shortest_s = min(one.seconds for one in stretches)
     if shortest_s >= needed_s:
         return None
+    what = f"a delay of {delay.seconds:.2f} s"
+    if window_s > delay.seconds:
+        what = f"a window of {window_s:.2f} s"
     return (
-        f"a phase was held for {shortest_s:.1f} s only; at a delay of {delay.seconds:.2f} s it "
-        f"takes {needed_s:.1f} s: raise held_leg_s"
+        f"a phase was held for {shortest_s:.1f} s only; at {what} it takes {needed_s:.1f} s: raise "
+        "held_leg_s"
     )
 
 

@@ -160,11 +160,18 @@ def temperatures_of(readings: Readings) -> list[Temperature]:
     return found
 
 
-def clock_change(ours: Sequence[Leg], theirs: Sequence[Leg], readings: Readings) -> str | None:
-    """Which clock ran at another rate in one set of legs than in the other, if any did."""
+def clock_change(
+    ours: Sequence[Leg],
+    theirs: Sequence[Leg],
+    readings: Readings,
+    their_readings: Readings | None = None,
+) -> str | None:
+    """Which clock ran at another rate in one set of legs than in the other, if any did; the others
+    may be of another session, with readings of its own."""
     for name in _CLOCKS:
         here = [value for leg in ours for value in readings.values(name, leg)]
-        there = [value for leg in theirs for value in readings.values(name, leg)]
+        others = readings if their_readings is None else their_readings
+        there = [value for leg in theirs for value in others.values(name, leg)]
         if not here or not there:
             continue
         base = statistics.fmean(there)

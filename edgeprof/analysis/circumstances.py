@@ -9,19 +9,21 @@ from typing import Any
 from msgspec import Struct
 
 from edgeprof.analysis.board import Readings
+from edgeprof.analysis.bus import Bus
 from edgeprof.analysis.disturbance import Disturbance
 from edgeprof.analysis.variants import VariantRuns
-from edgeprof.session.records import Leg, ModelRecord, Pass, Session
+from edgeprof.session.records import Leg, ModelRecord, Session
 from edgeprof.units import show
 
-_CLOCKS = ("emc_clock_hz", "gpu_clock_hz", "cpu_clock_hz")
+_EMC_CLOCK, _GPU_CLOCK, _CPU_CLOCK = "emc_clock_hz", "gpu_clock_hz", "cpu_clock_hz"
 _MOVED = 0.02
+_THROTTLED_LEGS = 0.1  # of all
+_GPU_IDLE = 0.3  # a GPU that is busy for less of the time has room for a model
 _SWAPPED_BYTES = 16 << 20
 _FAULTS_PER_S = 20  # pages read back from disk: weights that were dropped and are needed again
 _OTHERS_CORES = 0.5
 _SHORTEST_S = 0.2  # the system counts in hundredths of a second
 _LEAST_LEFT = 0.5  # a fair scheduler leaves at least a half to as many threads
-_OVERLAP = 0.1  # of the draft's time during which the target ran too
 _VOCABULARY = 0.01  # padding of one tokenizer's tables differs by less
 
 
@@ -35,7 +37,7 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     clock_gain: float | None = None
     provider: str | None = None
     vocabularies: str | None = None
-    overlap: str | None = None
+    bus: Bus = Bus()
     cores: str | None = None
     core_gain: float | None = None
 
@@ -45,20 +47,23 @@ def circumstances_of(
     run: VariantRuns,
     readings: Readings,
     disturbances: Sequence[Disturbance],
+    bus: Bus,
 ) -> Circumstances:
     """Of a variant with a drafter."""
     models = session.info.models
     target, draft = models.get(run.target), models.get(run.drafter or "")
-    clocks, gain = _clocks(run.legs, readings)
-    cores, core_gain = _cores(run.legs, target, draft, session.info.environment)
+    known = [model for model in (target, draft) if model is not None]
+    clocks, gain = _clocks(run.legs, known, readings)
+    threads = _threads(known, at_once=bus.together is not None)
+    cores, core_gain = _cores(run.legs, threads, session.info.environment)
     return Circumstances(
         memory=_memory(run.legs),
-        throttled=_throttled(run, disturbances),
+        throttled=_throttled(session, run, disturbances),
         clocks=clocks,
         clock_gain=gain,
-        provider=_provider(target, readings),
+        provider=_provider(run.legs, target, readings),
         vocabularies=_vocabularies(session, target, draft, run),
-        overlap=_overlap([p for answer in run.decoded for p in answer.passes]),
+        bus=bus,
         cores=cores,
         core_gain=core_gain,
     )
@@ -85,21 +90,39 @@ def _memory(legs: Sequence[Leg]) -> str | None:
     return None
 
 
-def _throttled(run: VariantRuns, disturbances: Iterable[Disturbance]) -> str | None:
-    reasons = [
+def _throttled(
+    session: Session, run: VariantRuns, disturbances: Iterable[Disturbance]
+) -> str | None:
+    """Of the variant or its baseline; a leg among many is left out, and then limits nothing."""
+    names = (run.name, run.target)
+    legs = sum(
+        leg.kind == "decode" and not leg.warmup and leg.variant in names for leg in session.legs
+    )
+    told = [
         reason
         for one in disturbances
-        if one.variant in (run.name, run.target)
-        for reason in one.reasons
-        if reason.startswith("throttled") or " fell to " in reason
+        if one.variant in names and (reason := _slowed(one)) is not None
     ]
-    return f"{reasons[0]} in {len(reasons)} legs" if reasons else None
+    if not told or len(told) < _THROTTLED_LEGS * legs:
+        return None
+    return f"{told[0]} in {len(told)} of {legs} legs"
 
 
-def _clocks(legs: Sequence[Leg], readings: Readings) -> tuple[str | None, float | None]:
-    """The clock that moved most while the variant ran."""
+def _slowed(one: Disturbance) -> str | None:
+    """The first reason that is the board's own."""
+    own = (r for r in one.reasons if r.startswith("throttled") or " fell to " in r)
+    return next(own, None)
+
+
+def _clocks(
+    legs: Sequence[Leg], models: Sequence[ModelRecord], readings: Readings
+) -> tuple[str | None, float | None]:
+    """The clock that moved most while the variant ran, of those that its models run by: a governor
+    that slows idle cores down while the GPU decodes is in nobody's way."""
+    on_cpu = {model.provider == "cpu" for model in models}
+    by_provider = {True: _CPU_CLOCK, False: _GPU_CLOCK}
     found: list[tuple[float, str]] = []
-    for name in _CLOCKS:
+    for name in (_EMC_CLOCK, *(by_provider[one] for one in sorted(on_cpu))):
         values = [value for leg in legs for value in readings.values(name, leg)]
         if len(values) < 2 or max(values) <= min(values) * (1 + _MOVED):
             continue
@@ -111,12 +134,15 @@ def _clocks(legs: Sequence[Leg], readings: Readings) -> tuple[str | None, float 
     return moved, gain
 
 
-def _provider(target: ModelRecord | None, readings: Readings) -> str | None:
-    """A target that runs on the processor of a machine whose GPU could be read."""
-    if target is None or target.provider != "cpu" or "gpu_busy_frac" not in readings.names():
+def _provider(legs: Sequence[Leg], target: ModelRecord | None, readings: Readings) -> str | None:
+    """A target that runs on the processor of a machine whose GPU had little to do."""
+    if target is None or target.provider != "cpu":
         return None
-    busy = readings.values("gpu_busy_frac")
-    return f"the target ran on the CPU, while the GPU was {100 * statistics.fmean(busy):.0f} % busy"
+    values = [value for leg in legs for value in readings.values("gpu_busy_frac", leg)]
+    busy = statistics.fmean(values) if values else None
+    if busy is None or busy >= _GPU_IDLE:
+        return None
+    return f"the target ran on the CPU, while the GPU was {100 * busy:.0f} % busy"
 
 
 def _vocabularies(
@@ -137,43 +163,34 @@ def _vocabularies(
     return f"draft and target differ in {', '.join(different)}" if different else None
 
 
-def _overlap(passes: Sequence[Pass]) -> str | None:
-    """Draft and target that run at the same time share the bus."""
-    drafts = sorted((p.t0_ns, p.t1_ns) for p in passes if p.phase == "draft")
-    targets = sorted((p.t0_ns, p.t1_ns) for p in passes if p.phase in ("verify", "decode"))
-    both = place = 0
-    for t0_ns, t1_ns in drafts:
-        while place < len(targets) and targets[place][1] <= t0_ns:
-            place += 1
-        if place < len(targets):
-            both += max(min(t1_ns, targets[place][1]) - max(t0_ns, targets[place][0]), 0)
-    whole = sum(t1_ns - t0_ns for t0_ns, t1_ns in drafts)
-    if not whole or both < _OVERLAP * whole:
-        return None
-    return f"the target ran during {100 * both / whole:.0f} % of the draft's time"
+def _threads(models: Sequence[ModelRecord], *, at_once: bool) -> int:
+    """That run at a time: of the models on the processor the most, or all where draft and target
+    run at once; a model on the GPU takes the one that feeds it."""
+    threads = [model.threads if model.provider == "cpu" else 1 for model in models]
+    return sum(threads) if at_once else max(threads, default=1)
 
 
 def _cores(
-    legs: Sequence[Leg],
-    target: ModelRecord | None,
-    draft: ModelRecord | None,
-    environment: Mapping[str, Any],
+    legs: Sequence[Leg], threads: int, environment: Mapping[str, Any]
 ) -> tuple[str | None, float | None]:
-    """Other programs on the cores, or more threads at a time than there are cores."""
+    """Other programs on cores that threads of the variant wanted, or more of these than there are
+    cores. What others take of cores that nobody here wants is in nobody's way."""
     told = [(leg, p) for leg in legs if isinstance(p := leg.attrs.get("processor"), dict)]
     seconds = sum(_length_s(leg) for leg, _ in told)
     others = sum(_number(p, "others_s") for _, p in told) / seconds if seconds else 0.0
     cores = environment.get("cores")
-    known = cores if isinstance(cores, int) and cores > 0 else None
-    if seconds >= _SHORTEST_S and others >= _OTHERS_CORES:
-        left = max(1 - others / known, _LEAST_LEFT) if known else None
-        gain = 1 / left if left else None
-        return f"other programs took {others:.1f} cores while it ran", gain
-    on_cpu = [m for m in (target, draft) if m is not None and m.provider == "cpu"]
-    most = max((model.threads for model in on_cpu), default=0)
-    if known is not None and most > known:
-        return f"{most} threads run on {known} cores", None
-    return None, None
+    if not isinstance(cores, int) or cores <= 0:
+        return None, None
+    wanted = min(threads, cores)
+    left = max(cores - others, wanted * _LEAST_LEFT)
+    if seconds >= _SHORTEST_S and others >= _OTHERS_CORES and left < wanted:
+        found = f"other programs took {others:.1f} cores while it ran, and {cores} are there for "
+        return f"{found}{_counted(threads)}", wanted / left
+    return (f"{_counted(threads)} run on {cores} cores", None) if threads > cores else (None, None)
+
+
+def _counted(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
 
 
 def _length_s(leg: Leg) -> float:

@@ -136,3 +136,12 @@ class Contended(Struct, frozen=True, kw_only=True):
     pass_bytes: Quantity | None
     regimes: list[Regime]
     curves: list[Curve]
+
+
+def has_room(kappa: Quantity) -> bool | None:
+    """True: the bus has room for both, as far as one can tell; False: sharing it costs; None: too
+    uncertain to tell either, or nobody knows how certain."""
+    low, high = kappa.low, kappa.high
+    if low is None or high is None or low <= 0 <= 1 <= high:
+        return None
+    return low <= 0

@@ -120,8 +120,8 @@ class _Experiment:
 
     def regime(self, key: tuple[str, float]) -> Regime:
         name, dose = key
-        legs = [leg for same in self._cells[key].values() for leg in same]
-        differs = next((leg.differs for leg in legs if leg.differs is not None), None)
+        legs = self._legs(key)
+        differs = self._differs(name, legs)
         measured = self._measured(key)
         return Regime(
             antagonist=name,
@@ -259,7 +259,7 @@ class _Experiment:
         if antagonist.kind == "spin":
             return "the spinner moves no bytes: it is the control"
         legs = [leg for key in self._doses(name) for leg in self._legs(key)]
-        if any(leg.differs for leg in legs):
+        if self._differs(name, legs) is not None:
             return "clocks differed between the legs"
         if self._bytes is None:
             return "the bytes of a target pass are not known"
@@ -268,7 +268,7 @@ class _Experiment:
         ):
             return "the bytes of an antagonist's pass are not known"
         if "cores" in antagonist.competes_for and not self._spin_doses:
-            return "both share cores, and no spinner ran as control"
+            return "both share cores, and no spinner ran at these clocks as control"
         return None
 
     def _kind(self, name: str) -> AntagonistKind:
@@ -289,12 +289,20 @@ class _Experiment:
     def _legs(self, key: _Key) -> list[JointLeg]:
         return [leg for same in self._cells[key].values() for leg in same]
 
+    def _differs(self, name: str, legs: Sequence[JointLeg]) -> str | None:
+        """Which clock ran otherwise than in the target's legs alone, in these legs or in those of
+        the antagonist alone, which they are compared with, too."""
+        alone = [leg for same in self._solo[name].values() for leg in same]
+        return next((leg.differs for leg in [*legs, *alone] if leg.differs is not None), None)
+
     def _doses(self, name: str) -> list[tuple[str, float]]:
         return [key for key in self.joint if key[0] == name]
 
     @cached_property
     def _spin_doses(self) -> list[tuple[str, float]]:
-        return [key for key in self.joint if self._kind(key[0]) == "spin"]
+        """Those that can be a control: beside another clock a pass takes longer by itself."""
+        spins = [key for key in self.joint if self._kind(key[0]) == "spin"]
+        return [key for key in spins if all(leg.differs is None for leg in self._legs(key))]
 
     def _reference(self, name: str) -> str:
         """A streaming read fills the bus most evenly: where it ran, its ceiling holds for all."""

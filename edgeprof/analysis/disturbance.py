@@ -7,12 +7,15 @@ choose results by their outcome.
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
 from edgeprof.analysis.board import Readings
+from edgeprof.analysis.comparison import pairs_of
+from edgeprof.analysis.variants import VariantRuns
 from edgeprof.session.records import Event, Leg, Session
 from edgeprof.units import show
 
@@ -22,6 +25,7 @@ _SHORTEST_S = 0.2  # the system counts in hundredths of a second
 # Beside an antagonist less is too much; edgeprof's own other processes take a few hundredths.
 _OTHERS_BESIDE, _STOLEN_BESIDE = 0.15, 0.1
 _SWAPPED_BYTES = 16 << 20
+_MODE_EVERY_NS = 1_000_000_000  # the sampler looks at it once a second
 _CLOCK_DROP = 0.05  # below the median of the variant's legs
 _CLOCKS = ("emc_clock_hz", "gpu_clock_hz", "cpu_clock_hz")
 _LEAST_LEGS = 3  # of a variant, for a median to speak of
@@ -43,7 +47,7 @@ class Disturbance(Struct, frozen=True, kw_only=True):
 def disturbances_of(session: Session, readings: Readings) -> list[Disturbance]:
     """The decode legs that were disturbed, warm-up apart, in their order."""
     legs = [leg for leg in session.legs if leg.kind == "decode" and not leg.warmup]
-    events = _events_by_leg(session.events, legs)
+    events = _events_by_leg(session.events, legs, readings)
     slow = _clock_drops(legs, readings)
     reasons = {
         leg.id: [*_told(events[leg.id]), *slow.get(leg.id, []), *neighbours(leg), *_swapped(leg)]
@@ -67,6 +71,35 @@ def disturbances_of(session: Session, readings: Readings) -> list[Disturbance]:
 def left_out_legs(disturbances: Iterable[Disturbance]) -> frozenset[int]:
     """By id."""
     return frozenset(one.leg_id for one in disturbances if one.left_out)
+
+
+class Sides(NamedTuple):
+    """A variant and its baseline; ``whole`` says that disturbed repetitions of both count."""
+
+    run: VariantRuns
+    plain: VariantRuns | None
+    whole: bool
+
+
+def like_sides(
+    run: VariantRuns,
+    plain: VariantRuns | None,
+    disturbances: Sequence[Disturbance],
+    every: Callable[[], Sequence[VariantRuns]],
+) -> Sides:
+    """The two in a like state, for what is undisturbed is faster than what is not.
+
+    Where one of them alone has nothing but disturbed legs, or where the undisturbed ones of both
+    answer no prompt in the same repeat, all legs of both count; ``every`` gives these.
+    """
+    left_out = {one.variant for one in disturbances if one.left_out}
+    if plain is None or not left_out & {run.name, plain.name}:
+        return Sides(run, plain, False)
+    kept = {one.variant for one in disturbances} - left_out
+    if (run.name in kept) == (plain.name in kept) and pairs_of(run, plain):
+        return Sides(run, plain, False)
+    by_name = {one.name: one for one in every()}
+    return Sides(by_name[run.name], by_name[plain.name], True)
 
 
 def disturbed_words(
@@ -108,14 +141,31 @@ def _others_s(attrs: Mapping[str, Any]) -> float:
     return max(others_s - _number(attrs, "antagonist_cpu_s"), 0.0)
 
 
-def _events_by_leg(events: Iterable[Event], legs: Sequence[Leg]) -> dict[int, list[Event]]:
-    """By the time at which they happened: a leg ends in the decoder, an event in the sampler."""
+def _events_by_leg(
+    events: Iterable[Event], legs: Sequence[Leg], readings: Readings
+) -> dict[int, list[Event]]:
+    """By the time in which they happened: a leg ends in the decoder, and an event is noticed in the
+    sampler, maybe after that. Every leg that it may have happened in has it."""
     found: dict[int, list[Event]] = defaultdict(list)
     for event in events:
+        since_ns = _since_ns(event, readings)
         for leg in legs:
-            if leg.t0_ns <= event.t_ns <= (leg.t1_ns or leg.t0_ns):
+            if leg.t0_ns <= event.t_ns and since_ns <= (leg.t1_ns or leg.t0_ns):
                 found[leg.id].append(event)
     return found
+
+
+def _since_ns(event: Event, readings: Readings) -> int:
+    """The time of the look before the one that noticed an event."""
+    if event.kind == "power_mode":
+        return event.t_ns - _MODE_EVERY_NS
+    channel = None
+    if event.kind == "throttling":
+        channel = readings.channel(f"throttle_events.{event.detail.get('counter')}")
+    if channel is None:
+        return event.t_ns
+    before = int(np.searchsorted(channel.times_ns, event.t_ns, side="right")) - 2
+    return event.t_ns if before < 0 else int(channel.times_ns[before])
 
 
 def _told(events: Iterable[Event]) -> Iterator[str]:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from edgeprof.analysis.channels import Channel
+from edgeprof.analysis.integral import trapezoids
 from edgeprof.analysis.statistics import percentile, resampled
 from edgeprof.session.records import Leg, Pass, Signal
 
@@ -130,9 +131,14 @@ class Held(Struct, frozen=True, kw_only=True):
 def held_seconds(signal: Signal) -> float:
     """For how long a leg is to be held: six averaging windows of the counter, which are taken for
     1.5 s where nobody tells them, the longest of any board's driver."""
-    known_s = 0.0 if signal.window_kind == "instantaneous" else signal.window_s
+    known_s = declared_window_s(signal)
     window_s = _LONGEST_WINDOW_S if known_s is None else known_s
     return max(LEAST_DELAYS * window_s * _SPARE, _SHORTEST_LEG_S)
+
+
+def declared_window_s(signal: Signal) -> float | None:
+    """By its source; None where that does not know."""
+    return 0.0 if signal.window_kind == "instantaneous" else signal.window_s
 
 
 def settled(
@@ -192,7 +198,11 @@ def _stretch(
 
 
 def trace_of(channel: Channel, t0_ns: int, t1_ns: int) -> Trace | None:
-    """What a channel read in a time; None where its readings do not cover it."""
+    """What a channel read in a time; None where its readings do not cover it.
+
+    Mean and slope stay apart, and many readings make the ends, for the delay is varied afterwards.
+    Where a window is declared and a stretch holds but three readings, ``integral`` serves.
+    """
     first, last = np.searchsorted(channel.times_ns, (t0_ns, t1_ns))
     times, values = channel.times_ns[first:last], channel.values[first:last]
     if len(times) < _LEAST_READINGS:
@@ -211,12 +221,9 @@ def _ends(values: _Column) -> tuple[_Column, _Column]:
 
 
 def _mean(channel: Channel, t0_ns: int, t1_ns: int) -> float:
-    """Of readings joined by straight lines, also across a gap, where nothing else is known."""
-    first, last = np.searchsorted(channel.times_ns, (t0_ns, t1_ns))
-    times_ns = np.concatenate([[t0_ns], channel.times_ns[first:last], [t1_ns]])
-    values = np.interp(times_ns, channel.times_ns, channel.values)
-    area = ((values[:-1] + values[1:]) / 2 * np.diff(times_ns)).sum()
-    return float(area) / (t1_ns - t0_ns)
+    """Of the time that is covered; what little is missing is taken to be like the rest."""
+    area, covered_s = trapezoids(channel, t0_ns, t1_ns)
+    return area / covered_s
 
 
 def _reading_at(channel: Channel, t_ns: int) -> float | None:

@@ -25,7 +25,7 @@ def integral(channel: Channel, t0_ns: int, t1_ns: int) -> float | None:
     signal, shift_ns, smeared = channel.signal, 0, 0.0
     if signal.window_s is not None and signal.window_kind == "boxcar":
         shift_ns = round(signal.window_s * 1e9 / 2)
-    area, covered_s = _trapezoids(channel, t0_ns + shift_ns, t1_ns + shift_ns)
+    area, covered_s = trapezoids(channel, t0_ns + shift_ns, t1_ns + shift_ns)
     if covered_s < _LEAST_COVERAGE * seconds:
         return None
     if signal.window_s is not None and signal.window_kind == "exponential":
@@ -45,8 +45,9 @@ def resolution_s(channel: Channel) -> float:
     return max(channel.held_interval_s or 0.0, channel.signal.window_s or 0.0)
 
 
-def _trapezoids(channel: Channel, t0_ns: int, t1_ns: int) -> tuple[float, float]:
-    """The area below the straight lines within [t0, t1], and the seconds that have one."""
+def trapezoids(channel: Channel, t0_ns: int, t1_ns: int) -> tuple[float, float]:
+    """The area below the straight lines within [t0, t1], and the seconds that have one: nothing is
+    drawn across a gap."""
     first = max(int(np.searchsorted(channel.times_ns, t0_ns)) - 1, 0)
     last = int(np.searchsorted(channel.times_ns, t1_ns, side="right")) + 1
     times, values = channel.times_ns[first:last], channel.values[first:last]

@@ -42,11 +42,13 @@ _RESOURCES: Mapping[str, Resource] = {"bus": "bus", "cores": "cores", "gpu": "gp
 
 
 class Contention(Struct, frozen=True, kw_only=True):
-    """What models did to each other; lists are empty where a session has none of it."""
+    """What models did to each other; lists are empty where a session has none of it. ``lent_by`` is
+    the other session that ``targets`` were measured in; None: this one."""
 
     targets: list[Contended] = field(default_factory=list)
     alternation: list[Alternation] = field(default_factory=list)
     sustained: list[Sustained] = field(default_factory=list)
+    lent_by: str | None = None
 
 
 class _Stretch(NamedTuple):

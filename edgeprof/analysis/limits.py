@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from edgeprof.analysis.acceptance import Acceptance
+from edgeprof.analysis.bus import Bus, Together
 from edgeprof.analysis.circumstances import Circumstances
 from edgeprof.analysis.comparison import Output, RoundCost
 from edgeprof.analysis.forecast import Forecast
@@ -127,28 +128,49 @@ def _setup_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:
 def _in_situ_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:
     """What passes take longer while decoding than held, by the cause that the session shows."""
     around, extra = evidence.around, terms.in_situ or 0.0
-    gain = _without(terms, extra, _IN_SITU)
-    slower = _against_held(terms)
-    better = f"predicted {_removed(terms, extra, _IN_SITU):.2f}x"
+    together = around.bus.together
     if around.cores is not None:
+        gain = _without(terms, extra, _IN_SITU)
         yield Limit(
             name="cores fought over",
-            evidence=f"{around.cores}; {slower}",
-            advice=f"stop the other programs, or give the draft fewer threads: {better}",
+            evidence=f"{around.cores}; {_against_held(terms)}",
+            advice="stop the other programs, or give the draft fewer threads: "
+            f"{_better(terms, extra)}",
             gain=max(gain, around.core_gain or _NOTICEABLE),
         )
-    elif around.overlap is not None:
+    elif together is not None and together.on_gpu:
+        yield Limit(
+            name="GPU fought over",
+            evidence=f"{_at_once(together)} on one GPU, where both compete for its SMs and time "
+            f"slices; {_against_held(terms)}",
+            advice=f"let draft and target take turns: {_better(terms, extra)}",
+            gain=_without(terms, extra, _IN_SITU),
+        )
+    else:
+        yield from _bus_or_turns(evidence, terms, extra)
+
+
+def _bus_or_turns(evidence: Evidence, terms: RoundTerms, extra: float) -> Iterator[Limit]:
+    """The bus, where that was measured or both ran at once and nothing was; else taking turns."""
+    around, bus = evidence.around, evidence.around.bus
+    gain = _without(terms, extra, _IN_SITU)
+    better = _better(terms, extra)
+    facts = [_against_held(terms), *bus.facts]
+    if bus.together is not None:
+        facts.insert(0, _at_once(bus.together))
+    if bus.is_shared or (bus.is_shared is None and bus.together is not None):
         yield Limit(
             name="bus contention",
-            evidence=f"{around.overlap}; {slower}",
-            advice=f"let draft and target take turns, or measure with edgeprof contend: {better}",
+            evidence="; ".join(facts),
+            advice=f"{_bus_advice(bus)}: {better}",
             gain=gain,
         )
     elif around.memory is None and around.throttled is None:
+        denied = ", so the bus is not in the way" if bus.is_shared is False else ""
         yield Limit(
             name="alternation",
-            evidence=slower,
-            advice=f"a draft that leaves the caches to the target, or more drafted tokens a "
+            evidence="; ".join(facts) + denied,
+            advice="a draft that leaves the caches to the target, or more drafted tokens a "
             f"round: {better}",
             gain=gain,
         )
@@ -168,6 +190,21 @@ def _against_held(terms: RoundTerms) -> str:
 
 def _longer(difference: float) -> str:
     return f"{abs(difference):.2f} {'longer' if difference >= 0 else 'shorter'}"
+
+
+def _bus_advice(bus: Bus) -> str:
+    if bus.together is None:
+        return "find what else moves bytes meanwhile, or a draft that leaves the caches alone"
+    turns = "let draft and target take turns"
+    return turns if bus.kappa is not None else f"{turns}, or measure with edgeprof contend"
+
+
+def _at_once(together: Together) -> str:
+    return f"the target ran during {100 * together.share:.0f} % of the draft's time"
+
+
+def _better(terms: RoundTerms, extra: float) -> str:
+    return f"predicted {_removed(terms, extra, _IN_SITU):.2f}x"
 
 
 def _acceptance_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:
@@ -301,7 +338,9 @@ def _length_limits(evidence: Evidence) -> Iterator[Limit]:
         name="draft length",
         evidence=f"{asked} tokens are drafted; {longer} would be better by acceptance and held "
         f"passes, which predict {now.predicted_speedup:.2f}x at K = {asked}",
-        advice=f"-k {best.draft_tokens}: {length_words(best)}",
+        advice=f"-k {best.draft_tokens}: {length_words(best)}"
+        if best.predicted_speedup >= 1
+        else f"decode plainly: no length is predicted to pay, {length_words(best)}",
         gain=best.predicted_speedup / now.predicted_speedup,
     )
 

@@ -5,6 +5,7 @@ origin; what was not measured is None.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from msgspec import Struct, field
@@ -21,6 +22,7 @@ from edgeprof.analysis.board import (
     memory_of,
     temperatures_of,
 )
+from edgeprof.analysis.bus import bus_of
 from edgeprof.analysis.caveats import caveats, nothing_measured
 from edgeprof.analysis.channels import (
     AbsentSignal,
@@ -30,7 +32,7 @@ from edgeprof.analysis.channels import (
     signal_figures,
     span_of,
 )
-from edgeprof.analysis.circumstances import byte_ratio, circumstances_of
+from edgeprof.analysis.circumstances import Circumstances, byte_ratio, circumstances_of
 from edgeprof.analysis.comparison import (
     Output,
     Pair,
@@ -48,6 +50,7 @@ from edgeprof.analysis.disturbance import (
     disturbed_words,
     heating,
     left_out_legs,
+    like_sides,
 )
 from edgeprof.analysis.energy import (
     Energy,
@@ -208,9 +211,11 @@ class Summary(Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
 
-def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
+def summarise(
+    session: Session, *, with_disturbed: bool = False, beside: Contention | None = None
+) -> Summary:
     """All figures of a session, complete or not; disturbed repetitions are left out of them, unless
-    they are asked for."""
+    they are asked for. ``beside`` is contention that another session lends."""
     info = session.info
     span = span_of(session)
     channels = channels_of(session)
@@ -227,14 +232,28 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
     held, attribution = held_power(session, rail), attribution_of(session, runs, channels, readings)
     no_bandwidth = None if readings.channel(BANDWIDTH) else _unread(BANDWIDTH, absent)
 
+    contention = contention_of(session, runs, readings, rail, idle)
+    if beside is not None and not contention.targets:
+        contention = replace(contention, targets=beside.targets, lent_by=beside.lent_by)
+    closures = [] if attribution is None else attribution.closure
+
     def traffic(run: VariantRuns) -> PhaseShares:
         return traffic_shares(run, attribution, no_bandwidth)
 
-    comparisons = [
-        _compare(run, plain_variant(runs, run.target), session, readings, rail, costs, disturbances)
+    def compare(run: VariantRuns, plain: VariantRuns | None) -> Comparison:
+        bus = bus_of(run, info.models, contention.targets, closures)
+        around = circumstances_of(session, run, readings, disturbances, bus)
+        return _compare(run, plain, session, readings, rail, costs, around)
+
+    every = cache(lambda: variants_of(session))
+    sides = [
+        like_sides(
+            run, plain_variant(runs, run.target), [] if with_disturbed else disturbances, every
+        )
         for run in runs
         if run.drafter is not None
     ]
+    comparisons = [compare(run, plain) for run, plain, _ in sides]
     return Summary(
         session=_head(session, span.seconds),
         environment=without_private(info.environment),
@@ -258,11 +277,17 @@ def summarise(session: Session, *, with_disturbed: bool = False) -> Summary:
         phases=phases_of(session, readings.channel(BANDWIDTH)),
         attribution=attribution,
         idle=idle,
-        contention=contention_of(session, runs, readings, rail, idle),
+        contention=contention,
         disturbed=disturbances,
         disturbed_left_out=not with_disturbed,
         warnings=[
             *disturbed_words(disturbances, with_disturbed=with_disturbed),
+            *(
+                f"{run.name} is compared with plain decoding over all repetitions, disturbed ones "
+                "too: undisturbed ones are not of both"
+                for run, _, whole in sides
+                if whole
+            ),
             *caveats(session, runs, costs.points, temperatures, signals, emc_clock_range(readings)),
             *heating(readings),
         ],
@@ -428,7 +453,7 @@ def _compare(
     readings: Readings,
     rail: Rail,
     costs: _PassCosts,
-    disturbances: Sequence[Disturbance],
+    around: Circumstances,
 ) -> Comparison:
     pairs = [] if plain is None else pairs_of(run, plain)
     output = output_of(run.name, pairs, session.events, sampled=_is_sampled(session.info.recipe))
@@ -437,7 +462,7 @@ def _compare(
         byte_ratio=byte_ratio(session.info.models, run),
         output=output,
         clock_change=clock_change(run.legs, plain.legs, readings) if plain else None,
-        around=circumstances_of(session, run, readings, disturbances),
+        around=around,
     )
     return Comparison(
         variant=run.name,

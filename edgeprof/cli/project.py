@@ -33,6 +33,9 @@ def command(
     are modelled, as a bound and as a band. Exits with 1, the output still complete, where a pair
     does not fit.
     """
+    from edgeprof.analysis.board import Readings
+    from edgeprof.analysis.channels import channels_of
+    from edgeprof.analysis.disturbance import disturbances_of, left_out_legs
     from edgeprof.analysis.projection import project
     from edgeprof.analysis.variants import variants_of
     from edgeprof.catalog import engines, find_device, find_engine
@@ -47,9 +50,10 @@ def command(
     board = find_device(device, mode)
     engine_class, table = find_engine(engine), engines()
     recorded = read_session(session)
+    disturbed = disturbances_of(recorded, Readings(channels_of(recorded)))
     result = project(
         recorded,
-        variants_of(recorded),
+        variants_of(recorded, left_out_legs(disturbed)),
         device=board,
         engine=engine_class,
         kernels={name: table.kernels[name] for name in table.kernels_of[engine_class.name]},

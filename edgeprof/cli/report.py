@@ -26,6 +26,7 @@ class _Wishes(NamedTuple):
     figures: str
     csv_dialect: Dialect
     with_disturbed: bool
+    contention: Path | None
 
 
 class _Files(NamedTuple):
@@ -124,6 +125,12 @@ _FORMS: dict[str, Callable[[], _Files]] = {
 @click.option(
     "--with-disturbed", is_flag=True, help="Let repetitions count that something disturbed."
 )
+@click.option(
+    "--contention",
+    type=click.Path(path_type=Path),
+    metavar="SESSION",
+    help="A session of edgeprof contend on this machine, whose kappa the verdict is to use.",
+)
 @click.option("--force", is_flag=True, help="Replace a report that is there.")
 def command(
     session: Path,
@@ -134,6 +141,7 @@ def command(
     csv_dialect: Dialect,
     open_it: bool,
     with_disturbed: bool,
+    contention: Path | None,
     force: bool,
 ) -> None:
     """Show what SESSION measured: what pays, what does not, and why.
@@ -143,7 +151,7 @@ def command(
     measured with 1.
     """
     refuse_contradiction(form, as_json)
-    wishes = _Wishes(figures, csv_dialect, with_disturbed)
+    wishes = _Wishes(figures, csv_dialect, with_disturbed, contention)
     chosen: Form = "json" if as_json else form or ("md" if output or open_it else "text")
     if open_it and chosen not in _FORMS:
         raise click.UsageError(f"--open shows what is written as files, and {chosen} is not")
@@ -177,7 +185,6 @@ def _write_files(
     path: Path, folder: Path, form: Form, wishes: _Wishes, force: bool, open_it: bool
 ) -> "SessionHead":
     """What the session says of itself. The folder is checked before the session is read."""
-    from edgeprof.analysis.summary import summarise
     from edgeprof.report.folder import check_folder, report_folder
     from edgeprof.report.headline import headlines
     from edgeprof.session.store import read_session
@@ -185,7 +192,7 @@ def _write_files(
     files = _FORMS[form]()
     check_folder(folder, files.names(wishes), force=force)
     session = read_session(path)
-    summary = summarise(session, with_disturbed=wishes.with_disturbed)
+    summary = _summary(session, wishes)
     with report_folder(folder):
         report = files.write(session, summary, folder, wishes)
     for headline in headlines(summary):
@@ -202,7 +209,6 @@ def _write_text(
     """What the session says of itself."""
     import msgspec
 
-    from edgeprof.analysis.summary import summarise
     from edgeprof.catalog import measured_like
     from edgeprof.report.markdown import markdown
     from edgeprof.report.measured import ceilings_document
@@ -211,7 +217,7 @@ def _write_text(
     from edgeprof.session.store import read_session
 
     session = read_session(path)
-    summary = summarise(session, with_disturbed=wishes.with_disturbed)
+    summary = _summary(session, wishes)
     probe = measured_like(session.info.device, session.info.environment)
     if form == "json":
         beside = None if probe is None else ceilings_document(probe)
@@ -221,6 +227,19 @@ def _write_text(
     else:
         _put(session_text(summary, terminal_width(), probe), output, force)
     return summary.session
+
+
+def _summary(session: "Session", wishes: _Wishes) -> "Summary":
+    """With what another session lends, where one is named."""
+    from edgeprof.analysis.lent import lent
+    from edgeprof.analysis.summary import summarise
+    from edgeprof.session.store import read_session
+
+    beside = None
+    if wishes.contention is not None:
+        lender = read_session(wishes.contention)
+        beside = lent(session, lender, summarise(lender).contention)
+    return summarise(session, with_disturbed=wishes.with_disturbed, beside=beside)
 
 
 def _put(text: str, output: Path | None, force: bool) -> None:

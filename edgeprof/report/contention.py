@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from edgeprof.analysis.alternation import Alternation
-from edgeprof.analysis.contention import Contended, Curve, Regime
+from edgeprof.analysis.contention import Contended, Curve, Regime, has_room
 from edgeprof.analysis.summary import Summary
 from edgeprof.analysis.sustained import Shift, Sustained
 from edgeprof.quantity import Quantity
@@ -177,22 +177,21 @@ def _sentence(target: Contended, curve: Curve) -> str | None:
 
 def _meaning(kappa: Quantity) -> str:
     """0 is slack, 1 a shared bus, above 1 worse than that; by which of them the interval holds."""
-    low = kappa.value if kappa.low is None else kappa.low
-    high = kappa.value if kappa.high is None else kappa.high
-    if low is None or high is None:
-        return "not known"
-    if low <= 0 <= high and low <= 1 <= high:
+    if kappa.low is None or kappa.high is None:
+        return "how sure that is, one repeat does not tell"
+    room = has_room(kappa)
+    if room is None:
         return "too uncertain to tell slack from a shared bus"
-    if low <= 0:
+    if room:
         return "the bus has room for both"
-    if low > 1:
+    if kappa.low > 1:
         return "worse than a shared bus: row conflicts, the cache or clocks come on top"
-    if high >= 1:
-        return "they share the bus"
-    return "they share the bus in part"
+    return "they share the bus" if kappa.high >= 1 else "they share the bus in part"
 
 
 def _notes(summary: Summary) -> Iterator[str]:
+    if summary.contention.lent_by is not None:
+        yield f"Measured in another session, {summary.contention.lent_by}."
     for target in summary.contention.targets:
         for curve in target.curves:
             if curve.reason is not None and curve.kind != "spin":

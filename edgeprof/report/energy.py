@@ -37,19 +37,23 @@ def energy_table(summary: Summary) -> Table:
 def energy_notes(summary: Summary) -> list[str]:
     """Of which rail, what the board draws idle, and what was too short."""
     energies = [leg.energy for leg in summary.legs if leg.energy is not None]
+    drawn = _idle(summary)
     if not any(energy.per_token_j for energy in energies):
-        return []
+        return [] if drawn is None else [drawn]
     notes = [f"The rail: {scope}." for scope in dict.fromkeys(e.scope for e in energies) if scope]
-    idle = summary.idle
-    if idle is not None and idle.power_w is not None and idle.power_w.value is not None:
-        notes.append(f"Idle, models loaded and nothing running: {idle.power_w.value:.2f} W.")
-    else:
-        notes.append("Idle power was not measured: set idle_s in the recipe.")
+    notes.append(drawn or "Idle power was not measured: set idle_s in the recipe.")
     if left_out := sum(energy.left_out for energy in energies):
         notes.append(
             f"{left_out} answers were too short for the rail's readings, and are left out."
         )
     return notes
+
+
+def _idle(summary: Summary) -> str | None:
+    power = None if summary.idle is None else summary.idle.power_w
+    if power is None or power.value is None:
+        return None
+    return f"Idle, models loaded and nothing running: {power.value:.2f} W."
 
 
 def no_energy(summary: Summary) -> str | None:

@@ -1,6 +1,6 @@
 """Draft lengths side by side: measured, predicted, the best and the advised one."""
 
-from edgeprof.analysis.length_sweep import LengthSweep
+from edgeprof.analysis.length_sweep import LengthSweep, SweptLength
 from edgeprof.analysis.summary import Summary
 from edgeprof.report.headline import ratio
 from edgeprof.report.table import Table
@@ -37,11 +37,33 @@ def _mark(sweep: LengthSweep, length: int) -> str:
 
 
 def _note(sweep: LengthSweep) -> str:
-    pair, best = f"{sweep.target}+{sweep.drafter}", sweep.best_draft_tokens
+    pair, best = f"{sweep.target}+{sweep.drafter}", _at(sweep, sweep.best_draft_tokens)
+    found = f"{pair}: best at K = {best.draft_tokens}"
+    if (best.decode_speedup.value or 0.0) < 1:
+        found = f"{pair}: no length pays, the best is K = {best.draft_tokens}"
     if sweep.advised_draft_tokens is None:
-        return f"{pair}: best at K = {best}; no advice, as no passes were held."
-    verdict = "as good as the best" if sweep.agrees else "more than 5 % below the best"
-    return (
-        f"{pair}: best at K = {best}; the run at K = {sweep.advised_from} advises "
-        f"K = {sweep.advised_draft_tokens}, which is {verdict}."
-    )
+        return f"{found}; no advice, as no passes were held."
+    advised = _at(sweep, sweep.advised_draft_tokens)
+    source = f"the run at K = {sweep.advised_from}"
+    predicted = advised.predicted_speedup
+    if predicted is not None and predicted < 1:
+        return (
+            f"{found}; {source} advises plain decoding, with {predicted:.2f}x predicted at "
+            f"K = {advised.draft_tokens}, the most of all."
+        )
+    return f"{found}; {source} advises K = {advised.draft_tokens}, which is {_judged(sweep)}."
+
+
+def _judged(sweep: LengthSweep) -> str:
+    if sweep.agrees:
+        return "as good as the best"
+    best = _at(sweep, sweep.best_draft_tokens).decode_speedup
+    advised = _at(sweep, sweep.advised_draft_tokens or 0).decode_speedup
+    told = "more than 5 % below the best"
+    if advised.high is not None and best.low is not None and advised.high >= best.low:
+        return f"{told}, though their intervals overlap"
+    return told
+
+
+def _at(sweep: LengthSweep, length: int) -> SweptLength:
+    return next(one for one in sweep.lengths if one.draft_tokens == length)

@@ -103,9 +103,9 @@ def _title(summary: Summary) -> str:
 def _headlines(summary: Summary, line: int) -> str:
     if summary.session.kind in OBSERVED_KINDS:
         return "\n".join(_folded(sentence, line) for sentence in observed(summary))
-    if told := contention_sentences(summary):
-        return "\n".join(_folded(sentence, line) for sentence in told)
     found = headlines(summary)
+    if not found and (told := contention_sentences(summary)):
+        return "\n".join(_folded(sentence, line) for sentence in told)
     if not found and synthetic_table(summary).rows:
         return ""  # nothing was to be compared: the table is the answer
     if not found:

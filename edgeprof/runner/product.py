@@ -304,7 +304,8 @@ def resident_bytes() -> int | None:
 
 def require_growth(before_bytes: int | None, weight_bytes: int, provider: str) -> None:
     """EnvironmentFault where a session was opened that does not hold its weights: such a one would
-    make them anew in every pass. On the CPU only: elsewhere they lie on the device."""
+    make them anew in every pass. Short of memory onnxruntime gives up making them and says nothing.
+    On the CPU only: elsewhere they lie on the device."""
     now_bytes = resident_bytes()
     if before_bytes is None or now_bytes is None:
         return
@@ -312,6 +313,7 @@ def require_growth(before_bytes: int | None, weight_bytes: int, provider: str) -
         return
     if now_bytes - before_bytes < _FOLDED_SHARE * weight_bytes:
         raise EnvironmentFault(
-            f"onnxruntime {load_onnxruntime().__version__} did not make the weights when it loaded"
-            " the graph, so that nothing can be measured; take another version"
+            f"onnxruntime {load_onnxruntime().__version__} did not make {weight_bytes / 1e6:.0f} MB"
+            " of weights when it loaded the graph, so that nothing can be measured: memory is short"
+            " or limited; if it is not, take another version"
         )

@@ -136,6 +136,19 @@ def test_legs_that_are_too_short_are_refused(session: Callable[..., Path]) -> No
     assert refused is not None and "raise held_leg_s" in refused
 
 
+def test_six_windows_are_asked_for_where_the_source_declares_them(
+    session: Callable[..., Path],
+) -> None:
+    """Legs of 3 s are enough for the delay of 0.4 s that the edges show, and too short for six
+    times a window of 0.9 s."""
+    stored = read_session(session())
+    (signal,) = stored.signals
+    declared = replace(signal, window_s=0.9, window_kind="boxcar")
+    refused = attributed(replace(stored, signals=[declared])).refused
+    assert refused is not None
+    assert "at a window of 0.90 s it takes 5.4 s: raise held_leg_s" in refused
+
+
 def test_answers_that_are_too_short_are_not_closed(session: Callable[..., Path]) -> None:
     attribution = found(session(answer_s=1.0))
     assert attribution.refused is None and attribution.closure == []
@@ -194,3 +207,22 @@ def test_the_reason_of_a_bandwidth_that_was_not_read_is_told(session: Callable[.
     bare = replace(stored, signals=[], samples=Samples.of([]))
     shares = speculative(summarise(bare)).traffic_share
     assert shares == PhaseShares(reason="dram_bandwidth_bytes_per_s was not read")
+
+
+@pytest.mark.parametrize(
+    ("interference", "leading", "words"),
+    [(0.0, "alternation", "so the bus is not in the way"), (0.3, "bus contention", "counter saw")],
+)
+def test_the_remainder_says_whether_the_bus_is_to_blame(
+    tmp_path: Path, interference: float, leading: str, words: str
+) -> None:
+    """Passes take 1.6 times as long as held, while as many bytes go by or a third more."""
+    truth = small()._replace(interference=interference)
+    script = Script(
+        truth, seed=5, leg_s=3.0, repeats=3, duty=False, answers=2, answer_s=8.0, plain=True,
+        in_situ=1.6,
+    )  # fmt: skip
+    write(tmp_path / "s.sqlite", script, 5)
+    (comparison,) = summarise(read_session(tmp_path / "s.sqlite")).comparisons
+    limit = comparison.verdict.limits[0]
+    assert limit.name == leading and words in limit.evidence

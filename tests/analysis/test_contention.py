@@ -207,7 +207,7 @@ def test_shared_cores_without_a_spinner_have_no_kappa() -> None:
     found = measured(legs, shares=("bus", "cores"))
     curve = curve_of(found, "read")
     assert curve.kappa is None and curve.ceiling_bytes_per_s is None
-    assert curve.reason == "both share cores, and no spinner ran as control"
+    assert curve.reason == "both share cores, and no spinner ran at these clocks as control"
     assert all(regime.bus_s is None for regime in found.regimes)
 
 

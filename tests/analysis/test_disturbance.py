@@ -83,7 +83,6 @@ def test_what_a_leg_says_of_itself(maker: SessionMaker, attrs: dict[str, Any], r
     ("kind", "detail", "reason"),
     [
         ("throttling", {"counter": "oc1", "from": 4, "to": 7}, "throttled (counter oc1 4 to 7)"),
-        ("power_mode", {"from": "15W", "to": "7W"}, "the power mode changed from 15W to 7W"),
         ("suspend", {"asleep_s": 9.0}, "the machine slept"),
     ],
 )
@@ -92,6 +91,41 @@ def test_what_happened_in_a_leg(
 ) -> None:
     (one,) = found(event(three_repeats(maker), kind, **detail))
     assert (one.leg_id, one.reasons) == (2, [reason])
+
+
+def test_the_power_mode_may_have_changed_a_second_before_that_was_noticed(
+    maker: SessionMaker,
+) -> None:
+    """In the middle of the second leg, 0.42 s after the end of the first."""
+    told = found(event(three_repeats(maker), "power_mode", **{"from": "15W", "to": "7W"}))
+    assert [one.leg_id for one in told] == [1, 2]
+    assert told[0].reasons == ["the power mode changed from 15W to 7W"]
+
+
+@pytest.mark.parametrize(
+    ("noticed_ms", "legs"),
+    [
+        (100, [1]),  # within the first leg of 420 ms, the reading before 50 ms earlier
+        (430, [1]),  # when it had ended
+        (470, [1, 2]),  # the reading before was 50 ms earlier, and the second leg began at 460
+        (1310, [2]),  # between the legs: it ended at 1300
+    ],
+)
+def test_throttling_is_of_the_time_since_the_reading_before(
+    maker: SessionMaker, noticed_ms: int, legs: list[int]
+) -> None:
+    start_ns = maker.now
+    for slower in (1.0, 2.0, 1.0):
+        maker.decode_leg("fp32", slower=slower)
+        maker.now += 40 * MS
+    times = [start_ns + t * MS for t in (0, noticed_ms - 50, noticed_ms, noticed_ms + 50)]
+    counts = [0.0, 0.0, 2.0, 2.0]
+    maker.signal("throttle_events.oc1", "1", [*zip(times, counts, strict=True)])
+    detail = {"counter": "oc1", "from": 0, "to": 2}
+    noticed = Event(leg_id=None, t_ns=times[2], kind="throttling", severity="warning",
+                    detail=detail)  # fmt: skip
+    maker.events.append(noticed)
+    assert [one.leg_id for one in found(maker.session())] == legs
 
 
 def test_an_event_of_another_kind_disturbs_nothing(maker: SessionMaker) -> None:
@@ -136,6 +170,47 @@ def test_where_nothing_else_is_there_disturbed_legs_stay(maker: SessionMaker) ->
     assert not one.left_out and left_out_legs([one]) == frozenset()
     assert "in the figures all the same" in next(disturbed_words([one]))
     assert summarise(session).legs[0].answers == 2
+
+
+def compared(maker: SessionMaker, *disturbed: tuple[str, int]) -> tuple[float | None, list[str]]:
+    """Two repeats; a leg that was disturbed took twice as long. Undisturbed, 160 ms of plain
+    decoding stand against 120 with the draft."""
+    for repeat in range(2):
+        for variant in ("fp32", "fp32+draft k=2"):
+            busy = (variant, repeat) in disturbed
+            maker.decode_leg(variant, repeat=repeat, slower=2.0 if busy else 1.0)
+            if busy:
+                attrs = {**maker.legs[-1].attrs, "processor": {"others_s": 5.0}}
+                maker.legs[-1] = replace(maker.legs[-1], attrs=attrs)
+    summary = summarise(maker.session())
+    (comparison,) = summary.comparisons
+    speedup = comparison.decode_speedup
+    told = [one for one in summary.warnings if "over all repetitions" in one]
+    return None if speedup is None else speedup.value, told
+
+
+SPECULATIVE = "fp32+draft k=2"
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "speedup", "whole"),
+    [
+        ([], 160 / 120, False),
+        ([("fp32", 1), (SPECULATIVE, 1)], 160 / 120, False),  # the first repeat is undisturbed
+        ([(SPECULATIVE, 1)], 160 / 120, False),
+        # all of plain decoding was disturbed, and a half of the other: with its quiet half alone
+        # it would seem 2.67 times as fast
+        ([("fp32", 0), ("fp32", 1), (SPECULATIVE, 1)], 640 / (120 + 240), True),
+        # what is undisturbed is of different repeats
+        ([("fp32", 0), (SPECULATIVE, 1)], (320 + 160) / (120 + 240), True),
+    ],
+)
+def test_a_variant_and_its_baseline_are_compared_in_a_like_state(
+    maker: SessionMaker, disturbed: list[tuple[str, int]], speedup: float, whole: bool
+) -> None:
+    found, told = compared(maker, *disturbed)
+    assert found == pytest.approx(speedup)
+    assert len(told) == whole
 
 
 @pytest.mark.parametrize("junk", [None, "x", {"others_s": "x"}, {"others_s": None}])

@@ -12,6 +12,7 @@ import pytest
 from edgeprof.analysis.phase_shares import PhaseShares
 from edgeprof.analysis.summary import Summary, VariantFigures, summarise
 from edgeprof.quantity import Quantity
+from edgeprof.report.energy import energy_notes, energy_table
 from edgeprof.report.markdown import markdown
 from edgeprof.session.records import Event
 
@@ -165,6 +166,16 @@ def test_answers_shorter_than_three_readings_have_no_energy(maker: Any) -> None:
     assert plain.energy is not None and plain.energy.per_token_j is None
     assert plain.energy.reason is not None and "24 s" in plain.energy.reason
     assert plain.energy.left_out == 4
+
+
+def test_idle_power_is_shown_where_answers_are_too_short(maker: Any) -> None:
+    """18 s are needed: the idle leg has them, answers of 16 s do not. From 18 to 24 s a line rises
+    from 4 to 10 W, by which the 20 s of idleness hold (18 x 4 + 2 x 5) J."""
+    run = Run(maker)
+    run.read(every_s=6.0)
+    summary = run.summary()
+    assert energy_table(summary).rows == []
+    assert energy_notes(summary) == ["Idle, models loaded and nothing running: 4.10 W."]
 
 
 def test_a_rail_that_is_suspect_gives_no_energy(maker: Any) -> None:

@@ -195,6 +195,41 @@ def test_a_clock_that_changed_is_the_reason_for_no_comparison(bench: Bench) -> N
     assert value(regime.pass_s) == pytest.approx(0.125)
 
 
+def test_an_antagonist_that_ran_alone_at_another_clock_is_no_measure_for_it(bench: Bench) -> None:
+    """What it keeps is over its rate alone; the joint leg and the target's own agree."""
+    maker = bench.maker
+    start_ns = maker.now
+    bench.alone(1)
+    solo_ns = maker.now
+    bench.solo(1)
+    joint_ns = maker.now
+    bench.leg(1, target_ms=125, passes=24, stream_ms=10, streams=300, **READ)
+    times = range(start_ns, maker.now, 20 * MS)
+    clock = [(t, 2133e6 if solo_ns <= t < joint_ns else 3199e6) for t in times]
+    maker.signal("emc_clock_hz", "Hz", clock)
+    found = bench.found()
+    regime = found.regimes[0]
+    assert regime.antagonist_retained is None and regime.concurrency_efficiency is None
+    assert regime.not_compared is not None and "33.3 % lower" in regime.not_compared
+    assert found.curves[0].reason == "clocks differed between the legs"
+
+
+def test_a_spinner_at_another_clock_is_no_control(bench: Bench) -> None:
+    spin: dict[str, Any] = {**READ, "antagonist": "spin", "antagonist_kind": "spin"}
+    spin["competes_for"] = ["cores"]
+    maker = bench.maker
+    start_ns = maker.now
+    bench.alone(1)
+    bench.leg(1, target_ms=125, passes=24, stream_ms=10, streams=300,
+              **{**READ, "competes_for": ["bus", "cores"]})  # fmt: skip
+    spin_ns = maker.now
+    bench.leg(1, target_ms=150, passes=24, stream_ms=10, streams=300, **spin)
+    times = range(start_ns, maker.now, 20 * MS)
+    maker.signal("cpu_clock_hz", "Hz", [(t, 1e9 if t >= spin_ns else 1.5e9) for t in times])
+    read = next(curve for curve in bench.found().curves if curve.antagonist == "read")
+    assert read.reason == "both share cores, and no spinner ran at these clocks as control"
+
+
 def test_shares_of_peak_are_at_the_clock_that_ran(bench: Bench) -> None:
     """32 bytes a clock at 2133 MHz, of which 0.8 are sustained."""
     maker = bench.maker

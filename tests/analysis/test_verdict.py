@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from edgeprof.analysis.acceptance import Acceptance
+from edgeprof.analysis.bus import Bus, Together
 from edgeprof.analysis.circumstances import Circumstances
 from edgeprof.analysis.comparison import Output, RoundCost
 from edgeprof.analysis.forecast import Forecast
@@ -208,6 +209,16 @@ def test_a_draft_length_that_is_wrong_names_the_better_one() -> None:
     assert "2 tokens are drafted; more would be better" in limit.evidence
 
 
+def test_where_no_length_pays_plain_decoding_is_the_advice() -> None:
+    base = evidence(1.2, 0.2, 1.1, 0.0, 0.7)
+    lengths = [forecast(1, 0.95), forecast(2, 0.80)]
+    (limit,) = judge(msgspec.structs.replace(base, forecasts=lengths)).limits
+    assert limit.name == "draft length"
+    assert limit.advice == (
+        "decode plainly: no length is predicted to pay, K = 1: predicted 0.95x [0.88, 1.01]"
+    )
+
+
 def test_a_draft_length_that_is_nearly_best_is_no_wall() -> None:
     base = evidence(2.0, 0.2, 1.1, 0.0, 0.7)
     lengths = [forecast(1, 1.40), forecast(2, 1.30)]  # 8 % less than the best
@@ -256,11 +267,15 @@ def in_situ(amount: float, **seen: object) -> Evidence:
     return msgspec.structs.replace(around(**seen), terms=terms)
 
 
+AT_ONCE = Together(share=0.6)
+
+
 @pytest.mark.parametrize(
     ("seen", "name"),
     [
         ({}, "alternation"),
-        ({"overlap": "the target ran during 60 % of the draft's time"}, "bus contention"),
+        ({"bus": Bus(together=AT_ONCE)}, "bus contention"),
+        ({"bus": Bus(together=Together(share=0.6, on_gpu=True))}, "GPU fought over"),
         ({"cores": "4 threads run on 2 cores"}, "cores fought over"),
         ({"memory": "50 pages a second were read back"}, "memory pressure"),
     ],
@@ -292,7 +307,63 @@ def test_slower_passes_are_told_with_what_they_are_set_against(plain: float, wor
 
 
 def test_overlap_that_costs_nothing_is_no_wall() -> None:
-    assert names(judge(in_situ(0.05, overlap="the target ran during all of it"))) == []
+    assert names(judge(in_situ(0.05, bus=Bus(together=AT_ONCE)))) == []
+
+
+SHARED, SLACK, VAGUE = measured(0.9, 0.8, 1.0), measured(0.1, -0.1, 0.3), measured(0.5, -0.2, 1.2)
+MUCH, NOTHING, UNSURE = measured(0.3, 0.2, 0.4), measured(0.0, -0.02, 0.02), measured(0, -0.1, 0.1)
+GPU = Together(share=0.6, on_gpu=True)
+
+
+@pytest.mark.parametrize(
+    ("bus", "name"),
+    [
+        # kappa: a bus with room is not blamed, whatever ran at once or was moved
+        (Bus(together=AT_ONCE, kappa=SHARED), "bus contention"),
+        (Bus(together=AT_ONCE, kappa=SLACK), "alternation"),
+        (Bus(together=AT_ONCE, kappa=SLACK, remainder=MUCH), "alternation"),
+        (Bus(together=AT_ONCE, kappa=VAGUE), "bus contention"),  # it tells neither
+        # the two took turns, so that the draft was in nobody's way on the bus
+        (Bus(kappa=SHARED), "alternation"),
+        # the closure's remainder
+        (Bus(remainder=MUCH), "bus contention"),
+        (Bus(remainder=NOTHING), "alternation"),
+        (Bus(remainder=UNSURE), "alternation"),
+        (Bus(together=AT_ONCE, remainder=NOTHING), "alternation"),
+        (Bus(together=AT_ONCE, remainder=UNSURE), "bus contention"),
+        (Bus(together=AT_ONCE, kappa=VAGUE, remainder=NOTHING), "alternation"),
+        # pure sharing moves not a byte more
+        (Bus(together=AT_ONCE, kappa=SHARED, remainder=NOTHING), "bus contention"),
+        # two sessions on one GPU
+        (Bus(together=GPU, remainder=MUCH), "GPU fought over"),
+        (Bus(together=GPU, kappa=SHARED), "GPU fought over"),
+    ],
+)
+def test_the_bus_is_blamed_by_what_was_measured(bus: Bus, name: str) -> None:
+    (limit,) = judge(in_situ(0.5, bus=bus)).limits
+    assert limit.name == name and limit.gain == pytest.approx(1.8 / 1.4)
+
+
+def test_kappa_and_remainder_are_cited_with_their_intervals() -> None:
+    bus = Bus(together=AT_ONCE, kappa=SHARED, remainder=MUCH)
+    (limit,) = judge(in_situ(0.5, bus=bus)).limits
+    assert limit.evidence == (
+        "the target ran during 60 % of the draft's time; passes take 0.50 of a plain token longer "
+        "each round than held, by their means; kappa of the draft is 0.90 [0.80, 1.00]; "
+        "the counter saw 30 % [20, 40] more bytes than the held passes move"
+    )
+    assert limit.advice == "let draft and target take turns: predicted 1.43x"  # 2 / 1.4
+    (limit,) = judge(in_situ(0.5, bus=Bus(remainder=MUCH))).limits
+    assert limit.advice.startswith("find what else moves bytes meanwhile")
+
+
+def test_what_was_measured_not_to_be_is_said_where_another_cause_is_named() -> None:
+    (limit,) = judge(in_situ(0.5, bus=Bus(together=AT_ONCE, kappa=SLACK))).limits
+    assert limit.evidence.endswith("kappa of the draft is 0.10 [-0.10, 0.30], so the bus is not in "
+                                   "the way")  # fmt: skip
+    (limit,) = judge(in_situ(0.5, bus=Bus(remainder=UNSURE))).limits
+    assert limit.evidence.endswith("the counter saw 0 % [-10, 10] more bytes than the held passes "
+                                   "move")  # fmt: skip
 
 
 def test_other_vocabularies_are_why_little_is_accepted() -> None:

@@ -54,6 +54,22 @@ def test_acceptance_is_carried_over_and_time_is_modelled(project: Callable[..., 
     assert pair["plain_tokens_per_s"]["bound"] == pytest.approx(68.256e9 / 500.5e6)
 
 
+def test_what_was_disturbed_is_left_out_as_in_the_report(
+    project: Callable[..., Any], made_session: Session
+) -> None:
+    """Another program took a core in the second repeat: of four answers two are left."""
+    legs = [
+        replace(leg, attrs={**leg.attrs, "processor": {"others_s": 10.0}})
+        if leg.variant == "fp32+draft k=2" and leg.repeat == 1
+        else leg
+        for leg in made_session.legs
+    ]
+    disturbed = replace(made_session, legs=legs)
+    result = project("--device", "orin-nano", "--json", session=disturbed)
+    assert pairs(result)["fp32", "draft"]["answers"] == 2
+    assert pairs(result)["fp32", "ngram"]["answers"] == 4
+
+
 def test_looking_up_costs_no_pass(project: Callable[..., Any]) -> None:
     pair = pairs(project("--device", "orin-nano", "--json"))["fp32", "ngram"]
     assert pair["draft_cost_ratio"]["bound"] == 0.0

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from made_session import SessionMaker
 from msgspec.structs import replace
 
 from edgeprof.cli.commands import cli
@@ -81,6 +82,55 @@ def test_disturbed_repetitions_count_where_asked_for(
     assert whole["legs"][0]["tokens_per_s_by_repeat"] == [50.0, 40.0]
     assert whole["disturbed_left_out"] is False
     assert "1 leg was disturbed (other programs took" in report(path).stdout
+
+
+def contending(sha256: str = "0123456789abcdef" * 4) -> Session:
+    """Beside the draft, whose passes of 20.5 MB take 3 ms, one of fp32 takes 25 ms instead of 20; a
+    cache of 4 MB holds neither."""
+    maker = SessionMaker()
+    attrs = {"antagonist": "draft", "antagonist_kind": "model", "dose": 1.0,
+             "competes_for": ["bus"]}  # fmt: skip
+    for repeat in (1, 2, 3):
+        for target_ms, more in ((20, {}), (None, attrs), (25, attrs)):
+            leg_id, start = maker.leg("contend", "fp32", repeat=repeat, attrs=more), maker.now
+            for _ in range(12 if target_ms else 0):
+                maker.run_pass(leg_id, "decode", "fp32", target_ms or 0)
+            end, maker.now = maker.now, start
+            for _ in range(100 if more else 0):
+                maker.run_pass(leg_id, "draft", "draft", 3, stream=1)
+            maker.now = max(end, maker.now)
+            maker.end_leg()
+    models = {**maker.info.models}
+    models["fp32"] = replace(models["fp32"], sha256=sha256)
+    environment = {**maker.info.environment, "last_level_cache_bytes": 4 << 20}
+    maker.info = replace(maker.info, id="lender", environment=environment, models=models)
+    return maker.session()
+
+
+def test_contention_is_lent_by_another_session(
+    session_file: Path, write_session: Callable[..., Path], tmp_path: Path
+) -> None:
+    lender = write_session(tmp_path / "lender.sqlite", contending())
+    document = json.loads(report(session_file, "--contention", lender, "--json").stdout)
+    assert document["contention"]["lent_by"] == "lender"
+    (curve,) = document["contention"]["targets"][0]["curves"]
+    # Weights and ten tokens of 50 kB. Of the 25 ms of a pass, 5 are the draft's doing; its bytes
+    # and the target's together are the ceiling.
+    moved, own = 20.5e6 / 0.003, 500.5e6 / 0.025
+    kappa = 0.005 * (moved + own) / (moved * 0.025)
+    assert curve["kappa"]["value"] == pytest.approx(kappa)
+    text = report(session_file, "--contention", lender).stdout
+    assert "fp32: speculation pays: 1.54x" in text  # the run's own answer comes first all the same
+    assert "Measured in another session, lender." in text
+
+
+def test_contention_of_another_model_is_refused(
+    session_file: Path, write_session: Callable[..., Path], tmp_path: Path
+) -> None:
+    lender = write_session(tmp_path / "lender.sqlite", contending("9" * 64))
+    result = report(session_file, "--contention", lender)
+    assert result.exit_code == 2 and "sha256 of fp32" in result.stderr and result.stdout == ""
+    assert "no target ran beside" in report(session_file, "--contention", session_file).stderr
 
 
 def test_markdown_into_a_folder(session_file: Path, tmp_path: Path) -> None:

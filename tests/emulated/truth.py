@@ -92,7 +92,9 @@ def random_truth(seed: int) -> Truth:
 class Script:
     """The whole decode as records, and the bandwidth while it goes on.
 
-    ``start_s`` is the monotonic time of its start. Pass times vary by two per cent.
+    ``start_s`` is the monotonic time of its start. Pass times vary by two per cent; those of the
+    speculative answers are longer by ``in_situ``. ``plain`` adds plain answers, and legs that hold
+    passes for their time.
     """
 
     def __init__(
@@ -107,8 +109,11 @@ class Script:
         duty: bool = True,
         answers: int = 3,
         answer_s: float = 18.0,
+        plain: bool = False,
+        in_situ: float = 1.0,
     ) -> None:
         self.truth = truth
+        self.in_situ = in_situ
         self.legs: list[Leg] = []
         self.requests: list[Request] = []
         self.rounds: list[Round] = []
@@ -124,6 +129,10 @@ class Script:
             self._duty(leg_s)
         for index in range(answers):
             self._answer("t+d k=3", index, answer_s)
+        if plain:
+            self._time()
+            for index in range(answers):
+                self._plain_answer(index, answer_s)
         self._pause(1.0)
 
     def _hold(self, leg_s: float, repeats: int, seed: int) -> None:
@@ -168,9 +177,8 @@ class Script:
             first_s, emitted = self.now_s, 1
             while self.now_s < first_s + seconds:
                 round_id, round_s = len(self.rounds) + 1, self.now_s
-                for _ in range(DRAFT_TOKENS):
-                    self._pass(leg_id, "draft", request_id, round_id, more=more)
-                self._pass(leg_id, "verify", request_id, round_id, more=more)
+                for phase in (*["draft"] * DRAFT_TOKENS, "verify"):
+                    self._pass(leg_id, phase, request_id, round_id, more=more, slower=self.in_situ)
                 accepted = self._rng.randint(0, DRAFT_TOKENS)
                 emitted += accepted + 1
                 evaluated = min(accepted + 1, DRAFT_TOKENS)
@@ -179,11 +187,36 @@ class Script:
                           evaluated=evaluated, accepted=accepted, emitted=accepted + 1,
                           t0_ns=_ns(round_s), t1_ns=_ns(self.now_s))
                 )  # fmt: skip
-            self.requests.append(
-                Request(id=request_id, leg_id=leg_id, prompt_sha256=f"p{index}", prompt_kind="x",
-                        prompt_tokens=9, new_tokens=emitted, t0_ns=_ns(t0_s),
-                        first_token_ns=_ns(first_s), t1_ns=_ns(self.now_s), stop_reason="length")
-            )  # fmt: skip
+            self._request(request_id, leg_id, index, emitted, t0_s, first_s)
+
+    def _request(
+        self, request_id: int, leg_id: int, index: int, emitted: int, t0_s: float, first_s: float
+    ) -> None:
+        self.requests.append(
+            Request(id=request_id, leg_id=leg_id, prompt_sha256=f"p{index}", prompt_kind="x",
+                    prompt_tokens=9, new_tokens=emitted, t0_ns=_ns(t0_s),
+                    first_token_ns=_ns(first_s), t1_ns=_ns(self.now_s), stop_reason="length")
+        )  # fmt: skip
+
+    def _plain_answer(self, index: int, seconds: float) -> None:
+        attrs = {"target": "t", "drafter": None, "drafter_kind": None, "draft_tokens": None}
+        request_id = len(self.requests) + 1
+        with _LegOf(self, f"t r1 p{index + 1}", "decode", "t", 1, attrs) as leg_id:
+            t0_s = self.now_s
+            self._pass(leg_id, "verify", request_id=request_id, as_phase="prefill")
+            first_s, emitted = self.now_s, 1
+            while self.now_s < first_s + seconds:
+                self._pass(leg_id, "decode", request_id=request_id)
+                emitted += 1
+            self._request(request_id, leg_id, index, emitted, t0_s, first_s)
+
+    def _time(self) -> None:
+        """Nine passes of every kind, for what they take."""
+        for held, phases in (("verify", ("decode", "verify")), ("draft", ("draft",))):
+            model = "d" if held == "draft" else "t"
+            with _LegOf(self, f"{model} held", "held", model, 1, {"held": held}) as leg_id:
+                for phase in 9 * phases:
+                    self._pass(leg_id, phase)
 
     def _pass(
         self,
@@ -193,10 +226,11 @@ class Script:
         round_id: int | None = None,
         *,
         more: float = 1.0,
+        slower: float = 1.0,
         as_phase: str | None = None,
     ) -> None:
         work = self.truth.passes[phase]
-        seconds = work.seconds * self._rng.uniform(0.98, 1.02)
+        seconds = work.seconds * slower * self._rng.uniform(0.98, 1.02)
         rate = self.truth.idle_bytes_per_s + more * work.bytes / seconds
         self._set(rate)
         tokens = DRAFT_TOKENS + 1 if phase == "verify" else 1
