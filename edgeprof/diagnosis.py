@@ -140,7 +140,8 @@ class JtopCopy(Struct, frozen=True, kw_only=True):
 
 
 class Jtop(Struct, frozen=True, kw_only=True):
-    """jetson-stats: its clients, its service, and whether they fit. None of it is needed."""
+    """jetson-stats: its clients, its service, and whether they fit. None of it is needed.
+    ``commands`` are what the fix says to type."""
 
     copies: list[JtopCopy]
     service_unit: str | None
@@ -150,6 +151,7 @@ class Jtop(Struct, frozen=True, kw_only=True):
     socket_permission: str | None
     reason: str | None
     fix: str | None
+    commands: list[str]
 
 
 class Memory(Struct, frozen=True, kw_only=True):

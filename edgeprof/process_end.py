@@ -1,6 +1,9 @@
-"""How a child process ended, in words."""
+"""How a child process ended, in words, and the file that takes its last ones."""
 
+import os
 import signal
+import tempfile
+from typing import IO
 
 # What drivers and runtimes say when memory runs out, in small letters.
 _OUT_OF_MEMORY = (
@@ -18,6 +21,15 @@ _OUT_OF_MEMORY = (
     "unable to allocate",  # numpy
     "is smaller than requested bytes",  # onnxruntime's arena at its limit
 )
+
+
+def words_file() -> IO[bytes]:
+    """A file without a name for what a child writes on stderr; in memory where no disk takes one,
+    since that may be the very thing that somebody wants to find out."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return os.fdopen(os.memfd_create("words"), "w+b")
 
 
 def describe_end(code: int, last_words: str) -> str:

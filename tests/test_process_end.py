@@ -1,8 +1,12 @@
 """How a child's end is put into words."""
 
+import subprocess
+import tempfile
+from pathlib import Path
+
 import pytest
 
-from edgeprof.process_end import describe_end, speaks_of_memory
+from edgeprof.process_end import describe_end, speaks_of_memory, words_file
 
 
 @pytest.mark.parametrize(
@@ -51,3 +55,13 @@ def test_r06_what_drivers_and_runtimes_say_of_memory_is_known(words: str) -> Non
 )
 def test_what_has_another_cause_is_not_taken_for_it(words: str) -> None:
     assert not speaks_of_memory(words)
+
+
+def test_last_words_are_heard_where_no_disk_takes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with words_file() as words:
+        subprocess.run(["sh", "-c", "echo no space >&2"], stderr=words, check=True)
+        words.seek(0)
+        assert words.read() == b"no space\n"

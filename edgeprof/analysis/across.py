@@ -1,8 +1,8 @@
 """Sessions beside each other: ratios of what they share, and what differs where they ran.
 
 The first session is the base. Answers to one prompt are paired across sessions; the interval of a
-ratio is a bootstrap over prompts and, in each session by itself, over repeats. Document
-``edgeprof.compare/1``.
+ratio is a bootstrap over prompts and, in each session by itself, over repeats, widened for few
+answers. Document ``edgeprof.compare/1``.
 """
 
 import random
@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from edgeprof.analysis.disturbance import left_out_legs
 from edgeprof.analysis.recorded import missing, recorded
-from edgeprof.analysis.statistics import bootstrap_interval
+from edgeprof.analysis.statistics import bootstrap_interval, widening_for
 from edgeprof.analysis.summary import Summary, VariantFigures, without_private
 from edgeprof.analysis.synthetic import synthetic_runs
 from edgeprof.analysis.variants import Answer, VariantRuns, variants_of
+from edgeprof.analysis.verdict import NOISE_OF_ONE_REPEAT
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import Session
 
@@ -37,6 +38,8 @@ class Cell(NamedTuple):
     above: float
     below: float
 
+
+_LEAST_SHARED = 2  # prompts: of one alone nobody knows how much another would differ
 
 Cells = Mapping[tuple[str, int], Sequence[Cell]]  # by prompt and repeat
 
@@ -58,7 +61,8 @@ class Difference(Struct, frozen=True, kw_only=True):
 class Ratio(Struct, frozen=True, kw_only=True):
     """A figure of one session over that of the base; ``finding`` says which way it went.
 
-    ``paired`` is whether both answered the same prompts.
+    ``paired`` is whether it is over the same ``prompts``, so many; ``prompts_left_out`` are those
+    that one of the sessions did not answer, or not undisturbed.
     """
 
     name: str
@@ -68,6 +72,8 @@ class Ratio(Struct, frozen=True, kw_only=True):
     value: float
     ratio: Quantity
     paired: bool
+    prompts: int | None
+    prompts_left_out: int
     finding: Finding
 
 
@@ -119,24 +125,56 @@ def conflicts_of(summaries: Sequence[Summary]) -> list[Conflict]:
 
 
 def ratio_of(base: Cells, other: Cells, *, source: str) -> Quantity | None:
-    """The rate of ``other`` over that of ``base``; prompts are drawn together where they share
-    them, each session's own repeats apart. None where one has nothing."""
+    """The rate of ``other`` over that of ``base``, a prompt counting as much as any other however
+    often it was answered; prompts are drawn together where both have the same, each session's own
+    repeats apart. None where one has nothing."""
     if not base or not other:
         return None
-    value = _rate(_all(other)) / _rate(_all(base))
     sides = (_Side(base), _Side(other))
-    shared = [prompt for prompt in sides[0].prompts if prompt in sides[1].prompts]
+    value = sides[1].rate / sides[0].rate
     paired = set(sides[0].prompts) == set(sides[1].prompts)
+    draw = _drawn_together(sides, value) if paired else _drawn_apart(sides, value)
+    n = min(len(_all(base)), len(_all(other)))
+    spread = (paired and len(sides[0].prompts) > 1) or all(side.varies for side in sides)
+    low, high = bootstrap_interval(n, draw) if spread else (None, None)
+    if value and low is not None and high is not None:  # few answers make percentiles too narrow
+        wide = widening_for(n)
+        low, high = value * (low / value) ** wide, value * (high / value) ** wide
+    return Quantity(value=value, low=low, high=high, n=n, kind="measured", source=source)
+
+
+def _drawn_together(sides: "tuple[_Side, _Side]", value: float) -> Callable[[random.Random], float]:
+    """The ratio of a draw; ``value`` where the draw has nothing. What was left out of a session
+    leaves cells empty: a prompt counts where both have it."""
+    prompts = sides[0].prompts
 
     def draw(rng: random.Random) -> float:
-        prompts = rng.choices(shared, k=len(shared)) if paired else None
-        drawn = [side.draw(rng, prompts) for side in sides]
-        return _rate(drawn[1]) / _rate(drawn[0]) if all(drawn) else value
+        rows = rng.choices(prompts, k=len(prompts))
+        repeats = [side.draw_repeats(rng) for side in sides]
+        base, other = [], []
+        for row in rows:
+            ours, theirs = sides[0].mean(row, repeats[0]), sides[1].mean(row, repeats[1])
+            if ours is not None and theirs is not None:
+                base.append(ours)
+                other.append(theirs)
+        return _rate(other) / base_rate if (base_rate := _rate(base)) else value
 
-    n = min(len(_all(base)), len(_all(other)))
-    spread = (paired and len(shared) > 1) or all(side.varies for side in sides)
-    low, high = bootstrap_interval(n, draw) if spread else (None, None)
-    return Quantity(value=value, low=low, high=high, n=n, kind="measured", source=source)
+    return draw
+
+
+def _drawn_apart(sides: "tuple[_Side, _Side]", value: float) -> Callable[[random.Random], float]:
+    """The same, each session with as many of its own prompts."""
+
+    def draw(rng: random.Random) -> float:
+        drawn = []
+        for side in sides:
+            rows = rng.choices(side.prompts, k=len(side.prompts))
+            repeats = side.draw_repeats(rng)
+            drawn.append([cell for row in rows if (cell := side.mean(row, repeats)) is not None])
+        base, other = drawn
+        return _rate(other) / base_rate if other and (base_rate := _rate(base)) else value
+
+    return draw
 
 
 class _Side:
@@ -148,16 +186,21 @@ class _Side:
         self.repeats = list(dict.fromkeys(repeat for _, repeat in cells))
         self.varies = max(len(self.prompts), len(self.repeats)) > 1
 
-    def draw(self, rng: random.Random, prompts: Sequence[str] | None) -> list[Cell]:
-        """Those prompts, or as many of its own, in as many of its repeats."""
-        rows = rng.choices(self.prompts, k=len(self.prompts)) if prompts is None else prompts
-        columns = rng.choices(self.repeats, k=len(self.repeats))
-        return [
-            cell
-            for row in rows
-            for column in columns
-            for cell in self._cells.get((row, column), ())
-        ]
+    @property
+    def rate(self) -> float:
+        means = (self.mean(prompt, self.repeats) for prompt in self.prompts)
+        return _rate([cell for cell in means if cell is not None])
+
+    def draw_repeats(self, rng: random.Random) -> list[int]:
+        return rng.choices(self.repeats, k=len(self.repeats))
+
+    def mean(self, prompt: str, repeats: Sequence[int]) -> Cell | None:
+        """Of a prompt's answers in those repeats; None where there are none."""
+        found = [cell for repeat in repeats for cell in self._cells.get((prompt, repeat), ())]
+        if not found:
+            return None
+        above, below = (sum(column) / len(found) for column in zip(*found, strict=True))
+        return Cell(above, below)
 
 
 class _Key(NamedTuple):
@@ -197,32 +240,59 @@ def _first_token(answer: Answer) -> Cell:
 
 
 def _ratio(key: _Key, place: int, base: Cells, other: Cells) -> Ratio | None:
-    paired = {prompt for prompt, _ in base} == {prompt for prompt, _ in other}
-    how = "paired by prompt" if paired else "each over its own prompts"
-    source = f"{key.metric} over the base's, {how}; 95 % bootstrap over prompts and repeats"
-    if not base or not other or not _rate(_all(base)):
+    if not base or not other:
         return None
-    ratio = ratio_of(base, other, source=source)
+    ours, theirs = _shared(base, other)
+    base_value, value = _Side(ours).rate, _Side(theirs).rate
+    if not base_value:
+        return None
+    prompts = len(_prompts(ours))
+    paired = _prompts(ours) == _prompts(theirs)
+    how = f"over {prompts} prompts of both" if paired else "each over its own prompts"
+    source = f"{key.metric} over the base's, {how}; 95 % bootstrap over prompts and repeats"
+    ratio = ratio_of(ours, theirs, source=source)
     if ratio is None:
         return None
     return Ratio(
         name=key.name,
         metric=key.metric,
         session=place,
-        base_value=_rate(_all(base)),
-        value=_rate(_all(other)),
+        base_value=base_value,
+        value=value,
         ratio=ratio,
         paired=paired,
-        finding=_finding(ratio),
+        prompts=prompts if paired else None,
+        prompts_left_out=len(_prompts(base) | _prompts(other)) - prompts if paired else 0,
+        finding=_finding(ratio, min(len(_Side(cells).repeats) for cells in (ours, theirs))),
     )
 
 
-def _finding(ratio: Quantity) -> Finding:
-    if ratio.low is None or ratio.high is None:
+def _shared(base: Cells, other: Cells) -> tuple[Cells, Cells]:
+    """What both answered, for prompts differ by more than sessions do; all of either where they
+    share too little."""
+    shared = _prompts(base) & _prompts(other)
+    if len(shared) < _LEAST_SHARED:
+        return base, other
+    ours, theirs = (
+        {key: cells for key, cells in side.items() if key[0] in shared} for side in (base, other)
+    )
+    return ours, theirs
+
+
+def _prompts(cells: Cells) -> set[str]:
+    return {prompt for prompt, _ in cells}
+
+
+def _finding(ratio: Quantity, repeats: int) -> Finding:
+    low, high, value = ratio.low, ratio.high, ratio.value
+    if low is None or high is None or value is None:
         return "noise not known"
-    if ratio.low > 1:
+    if repeats < 2:
+        low = min(low, value * (1 - NOISE_OF_ONE_REPEAT))
+        high = max(high, value * (1 + NOISE_OF_ONE_REPEAT))
+    if low > 1:
         return "higher"
-    return "lower" if ratio.high < 1 else "no difference beyond noise"
+    return "lower" if high < 1 else "no difference beyond noise"
 
 
 def _all(cells: Cells) -> list[Cell]:
@@ -327,6 +397,9 @@ def _warnings(summaries: Sequence[Summary]) -> Iterator[str]:
         if not summary.session.complete:
             reason = summary.session.ended_reason or "reason not recorded"
             yield f"session {place} is incomplete ({reason})"
+        if summary.disturbed_left_out and (legs := len(left_out_legs(summary.disturbed))):
+            were = "1 leg was" if legs == 1 else f"{legs} legs were"
+            yield f"session {place}: {were} disturbed and left out; its report tells by what"
         for quality in ("simulated", "replayed"):
             if summary.session.samples.get(quality):
                 yield f"session {place} has {quality} samples, which no board gave"

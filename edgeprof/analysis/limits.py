@@ -176,21 +176,6 @@ def _bus_or_turns(evidence: Evidence, terms: RoundTerms, extra: float) -> Iterat
         )
 
 
-def _bus_advice(bus: Bus) -> str:
-    if bus.together is None:
-        return "find what else moves bytes meanwhile, or a draft that leaves the caches alone"
-    turns = "let draft and target take turns"
-    return turns if bus.kappa is not None else f"{turns}, or measure with edgeprof contend"
-
-
-def _at_once(together: Together) -> str:
-    return f"the target ran during {100 * together.share:.0f} % of the draft's time"
-
-
-def _better(terms: RoundTerms, extra: float) -> str:
-    return f"predicted {_removed(terms, extra, _IN_SITU):.2f}x"
-
-
 def _against_held(terms: RoundTerms) -> str:
     """What the in situ term is made of, for passes by themselves may show another sign."""
     extra, plain = terms.in_situ or 0.0, terms.plain_in_situ or 0.0
@@ -205,6 +190,21 @@ def _against_held(terms: RoundTerms) -> str:
 
 def _longer(difference: float) -> str:
     return f"{abs(difference):.2f} {'longer' if difference >= 0 else 'shorter'}"
+
+
+def _bus_advice(bus: Bus) -> str:
+    if bus.together is None:
+        return "find what else moves bytes meanwhile, or a draft that leaves the caches alone"
+    turns = "let draft and target take turns"
+    return turns if bus.kappa is not None else f"{turns}, or measure with edgeprof contend"
+
+
+def _at_once(together: Together) -> str:
+    return f"the target ran during {100 * together.share:.0f} % of the draft's time"
+
+
+def _better(terms: RoundTerms, extra: float) -> str:
+    return f"predicted {_removed(terms, extra, _IN_SITU):.2f}x"
 
 
 def _acceptance_limits(evidence: Evidence, terms: RoundTerms) -> Iterator[Limit]:

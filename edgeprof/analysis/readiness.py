@@ -1,10 +1,10 @@
-"""Whether a job can be done with what was found, what keeps it from being done, and what to do
-next, in which order. Looks at nothing itself.
+"""Whether a job can be done with what was found, and what keeps it from being done. Looks at
+nothing itself.
 """
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from edgeprof.diagnosis import (
     JOBS,
@@ -14,8 +14,6 @@ from edgeprof.diagnosis import (
     JobFinding,
     Package,
     Runtime,
-    RuntimeCopy,
-    Step,
 )
 from edgeprof.hardware.jetpack import Stack
 
@@ -25,17 +23,16 @@ _LITTLE_MEMORY_BYTES = 512 << 20
 _WATCHING = ("click", "msgspec", "psutil", "platformdirs")
 _RUNNING = (*_WATCHING, "numpy")
 _DECODING = ("onnx", "tokenizers")
-_CPU_ONLY = "onnxruntime"
-_EMC = "dram_bandwidth_bytes_per_s"
-_SENSOR = "edgeprof sensor"  # how a remedy that is the sensor begins
+CPU_ONLY = "onnxruntime"
+EMC = "dram_bandwidth_bytes_per_s"
 
 
 class Means(Struct, frozen=True, kw_only=True):
-    """The commands of this machine: its pip and Python, and the line that starts the sensor, None
+    """The commands of this machine: its pip, edgeprof, and the line that starts the sensor, None
     for root, who needs none. ``stack`` is what is known of the board's JetPack."""
 
     pip: str
-    python: str
+    edgeprof: str
     sensor: str | None
     stack: Stack | None
     cores: int
@@ -50,45 +47,21 @@ def default_job(findings: Findings) -> Job:
 
 def job_findings(findings: Findings, means: Means) -> list[JobFinding]:
     """Every job, with what keeps it from being done."""
-    blocking = {
-        "watch": [*_core(findings, _WATCHING), *_no_signal(findings)],
-        "run": [*_core(findings, _RUNNING), *_runner(findings, means), *_disk(findings)],
-    }
-    blocking["contend"] = [*blocking["run"], *_no_rival(means)]
+    to_watch = [*_core(findings, _WATCHING), *_no_signal(findings)]
+    to_run = [*_core(findings, _RUNNING), *_runner(findings, means), *_disk(findings)]
+    blocking = {"watch": to_watch, "run": to_run, "contend": to_run}
     measuring = list(_measuring_limits(findings))
     running = [*measuring, *_running_limits(findings, means)]
+    limits = {"watch": measuring, "run": running, "contend": [*running, *_one_core(means)]}
     return [
         JobFinding(
             job=job,
             possible=not blocking[job],
             blocking=blocking[job],
-            limits=measuring if job == "watch" else running,
+            limits=limits[job],
         )
         for job in JOBS
     ]
-
-
-def next_steps(
-    findings: Findings, jobs: Sequence[JobFinding], asked: Job, means: Means
-) -> list[Step]:
-    """What is in the way of the job first, then what the figures lack, then the job itself."""
-    found = next(job for job in jobs if job.job == asked)
-    steps = [Step(command=one.fix, why=one.reason) for one in found.blocking if one.fix]
-    if asked != "watch":
-        steps += _cleaner_runtime(findings, means)
-    steps += _numpy(findings, means)
-    steps += _board_steps(findings, means)
-    if found.possible:
-        steps.append(_go(findings, asked))
-    run = next(job for job in jobs if job.job == "run")
-    if asked == "watch":
-        steps += [
-            Step(command=one.fix, why=f"to run models too: {one.reason}")
-            for one in run.blocking
-            if one.fix
-        ]
-    firsts = {step.command: step for step in reversed(steps)}
-    return [firsts[command] for command in dict.fromkeys(step.command for step in steps)]
 
 
 def _core(findings: Findings, needed: Sequence[str]) -> Iterator[Blocker]:
@@ -120,19 +93,26 @@ def _runner(findings: Findings, means: Means) -> Iterator[Blocker]:
                 reason=f"an operator on the CPU fails: {provider.reason}",
                 fix=_runtime_fix(runtime, means),
             )
-    yield from _core(findings, _DECODING)
+    for package in findings.packages:
+        if package.name in _DECODING:
+            # What brings a runtime brings it too; one that is there must not get another on top.
+            is_brought = package.state == "missing" and not runtime.copies
+            fix = f"{means.pip} install 'edgeprof[cpu]'" if is_brought else package.fix
+            yield from _unusable(structs.replace(package, fix=fix))
 
 
 def _runtime_fix(runtime: Runtime, means: Means) -> str | None:
-    """What mends one that fails; of several in one place, one has to be chosen first."""
+    """What mends one that fails; of several in one place, one has to be chosen first, and one for
+    a GPU that a JetPack has an index of its own for is had from there."""
     if runtime.needs_numpy:
         return f"{means.pip} install 'numpy{runtime.needs_numpy}'"
-    if _are_several(runtime):
+    has_own_index = means.stack is not None and bool(means.stack.commands)
+    if are_several(runtime) or (runtime.package != CPU_ONLY and has_own_index):
         return None
-    return f"{means.pip} install --force-reinstall --no-deps {runtime.package or _CPU_ONLY}"
+    return f"{means.pip} install --force-reinstall --no-deps {runtime.package or CPU_ONLY}"
 
 
-def _are_several(runtime: Runtime) -> bool:
+def are_several(runtime: Runtime) -> bool:
     return len({copy.package for copy in runtime.copies}) > 1
 
 
@@ -150,18 +130,20 @@ def _no_signal(findings: Findings) -> Iterator[Blocker]:
         yield Blocker(reason="no source gives a signal that can be believed", fix=None)
 
 
-def _no_rival(means: Means) -> Iterator[Blocker]:
+def _one_core(means: Means) -> Iterator[str]:
     if means.cores < 2:
-        reason = "contention needs a second core for the antagonist, and this process may use one"
-        yield Blocker(reason=reason, fix=None)
+        yield (
+            "this process may use one core, on which target and antagonist take turns: most of what"
+            " they cost each other is that core, not the memory bus"
+        )
 
 
 def _measuring_limits(findings: Findings) -> Iterator[str]:
     """What the figures of any job will lack."""
     board = findings.board
     for signal in findings.signals:
-        if signal.name in (_EMC, "power_w") and signal.state != "ok":
-            what = "no measured memory bandwidth" if signal.name == _EMC else "no energy"
+        if signal.name in (EMC, "power_w") and signal.state != "ok":
+            what = "no measured memory bandwidth" if signal.name == EMC else "no energy"
             yield f"{what}: {signal.reason}"
     free = [clock.part for clock in board.clocks if not clock.pinned]
     if board.kind == "board" and free:
@@ -179,9 +161,12 @@ def _measuring_limits(findings: Findings) -> Iterator[str]:
 def _running_limits(findings: Findings, means: Means) -> Iterator[str]:
     """What running models will lack."""
     runtime, memory, stack = findings.onnxruntime, findings.memory, means.stack
-    if findings.board.kind == "board" and stack is not None and not _gpu_works(findings):
+    if findings.board.kind == "board" and stack is not None and not gpu_works(findings):
         about = f"{stack.source}; {stack.checked}"
         yield f"the GPU on JetPack {stack.jetpack}: {stack.advice} ({about})"
+    if missing := missing_libraries(findings, stack):
+        yield f"not installed, of what comes with JetPack: {', '.join(missing)}"
+    yield from _other_cuda(findings, stack)
     yield from runtime.warnings
     if runtime.gpu is not None and runtime.gpu.reason is not None:
         yield f"no decoding on the GPU: {runtime.gpu.reason}"
@@ -196,79 +181,22 @@ def _running_limits(findings: Findings, means: Means) -> Iterator[str]:
         yield "swap lies in memory (zram): a run that swaps takes memory and processors from itself"
 
 
-def _cleaner_runtime(findings: Findings, means: Means) -> Iterator[Step]:
-    """One ONNX Runtime, and on a board one with kernels for its GPU, as far as there is one."""
-    runtime, board, stack = findings.onnxruntime, findings.board, means.stack
-    lacks_gpu = board.kind == "board" and runtime.copies and not _gpu_works(findings)
-    if lacks_gpu and stack is not None and stack.commands and _python_fits(findings, stack):
-        for command in stack.commands:
-            why = f"the GPU: {stack.advice} ({stack.source}; {stack.checked})"
-            yield Step(command=command.replace("{pip}", means.pip), why=why)
-    elif _are_several(runtime):
-        names = sorted({copy.package for copy in runtime.copies})
-        keep = _to_keep(runtime.copies)
-        why = "they are one module, and the files of one lie over those of the other"
-        yield Step(command=f"{means.pip} uninstall -y {' '.join(names)}", why=why)
-        instead = "; `onnxruntime` instead for the CPU alone" if keep.package != _CPU_ONLY else ""
-        yield Step(
-            command=f"{means.pip} install {keep.package}=={keep.version}",
-            why=f"only {keep.package}, whose files are whole then{instead}",
-        )
+def missing_libraries(findings: Findings, stack: Stack | None) -> list[str]:
+    """Of those that the board's JetPack brings, where it can be told: an image may come without."""
+    if findings.board.kind != "board" or findings.container is not None or stack is None:
+        return []
+    there = {one.name for one in findings.libraries}
+    return [f"{name} {one}" for name, one in stack.libraries.items() if name not in there]
 
 
-def _to_keep(copies: Sequence[RuntimeCopy]) -> RuntimeCopy:
-    """One for a GPU, unless it is known to have no code for the one that is here."""
-    with_gpu = [one for one in copies if one.package != _CPU_ONLY and not one.lacks_gpu]
-    on_cpu = [one for one in copies if one.package == _CPU_ONLY]
-    return [*with_gpu, *on_cpu, *copies][0]
+def _other_cuda(findings: Findings, stack: Stack | None) -> Iterator[str]:
+    """A wheel looks for the libraries of the CUDA that it was built for, by its first number."""
+    built = findings.onnxruntime.built_for_cuda
+    brought = None if stack is None else stack.cuda
+    here = next((one.version for one in findings.libraries if one.name == "CUDA"), brought)
+    if built and here and built.partition(".")[0] != here.partition(".")[0]:
+        yield f"onnxruntime was built for CUDA {built}, and this machine has CUDA {here}"
 
 
-def _gpu_works(findings: Findings) -> bool:
+def gpu_works(findings: Findings) -> bool:
     return any(one.name == "cuda" and one.usable for one in findings.onnxruntime.providers)
-
-
-def _python_fits(findings: Findings, stack: Stack) -> bool:
-    return findings.machine_is_root and findings.python.version.startswith(f"{stack.python}.")
-
-
-def _numpy(findings: Findings, means: Means) -> Iterator[Step]:
-    limit = findings.onnxruntime.needs_numpy
-    if limit is not None:
-        why = f"{findings.onnxruntime.package} was built against it"
-        yield Step(command=f"{means.pip} install 'numpy{limit}'", why=why)
-
-
-def _board_steps(findings: Findings, means: Means) -> Iterator[Step]:
-    """What the figures would gain from."""
-    jtop = findings.jtop
-    mounts = [] if findings.container is None else findings.container.missing
-    if mounts:
-        options = " ".join(mount.options for mount in mounts)
-        brings = "; ".join(mount.brings for mount in mounts)
-        yield Step(command=f"docker run {options} IMAGE", why=f"on the host, for {brings}")
-    for signal in findings.signals:
-        # Of a machine that is no board nothing mends it, and in a container only its options do.
-        if signal.name == _EMC and signal.fix and findings.board.kind == "board" and not mounts:
-            # A sensor lends the files of its own machine.
-            sensor = means.sensor if findings.machine_is_root else None
-            is_sensor = signal.fix.startswith(_SENSOR) and sensor is not None
-            command = sensor if is_sensor and sensor else signal.fix
-            yield Step(command=command, why=f"memory bandwidth: {signal.reason}")
-    free = [clock.part for clock in findings.board.clocks if not clock.pinned]
-    if findings.board.kind == "board" and free:
-        why = f"pins {', '.join(free)} until the next start; edgeprof never does it by itself"
-        yield Step(command="sudo jetson_clocks", why=why)
-    if jtop.fix is not None and jtop.reason is not None and not mounts:
-        yield Step(command=jtop.fix, why=f"jtop, which is not needed: {jtop.reason}")
-
-
-def _go(findings: Findings, job: Job) -> Step:
-    python = findings.python
-    name = "edgeprof" if python.script_on_path else "python -m edgeprof"
-    if job == "watch":
-        return Step(command=f"{name} watch", why="the board, live")
-    if job == "contend":
-        return Step(
-            command=f"{name} contend smollm2-135m", why="what draft and target do to each other"
-        )
-    return Step(command=f"{name} run smollm2-135m", why="a first session, of a small model")

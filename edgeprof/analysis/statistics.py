@@ -153,6 +153,11 @@ def bootstrap_interval(
     return percentile(draws, 0.025), percentile(draws, 0.975)
 
 
+def widening_for(n: int) -> float:
+    """By what a percentile bootstrap over ``n`` blocks, two or more, is too narrow."""
+    return student_t_95(n - 1) / 1.96 * math.sqrt(n / (n - 1))
+
+
 def block_interval(
     blocks: Sequence[T], figure: Callable[[Sequence[T]], float | None]
 ) -> tuple[float | None, float | None]:
@@ -170,7 +175,6 @@ def block_interval(
     draws = [one for one in drawn if one is not None]
     if len(draws) < _DRAWS / 2:
         return None, None
-    n = len(blocks)
-    widening = student_t_95(n - 1) / 1.96 * math.sqrt(n / (n - 1))
+    widening = widening_for(len(blocks))
     low, high = percentile(draws, 0.025), percentile(draws, 0.975)
     return value - widening * (value - low), value + widening * (high - value)

@@ -17,7 +17,7 @@ Outcome = Literal["pays", "does not pay", "no difference beyond noise", "not com
 # With a single repeat nobody knows how one run of a variant differs from the next. On an otherwise
 # idle machine that is commonly a few per cent, so such a speed-up must differ from 1 by more than
 # this, whatever the spread between its prompts says.
-_NOISE_OF_ONE_REPEAT = 0.10
+NOISE_OF_ONE_REPEAT = 0.10
 
 # Drafting cannot make a target pass cheaper than it is on its own. Where the run says so by this
 # factor (far beyond the noise of medians), the plain variant ran on a disturbed machine.
@@ -63,8 +63,8 @@ def _outcome(speedup: Quantity, repeats: int) -> Outcome:
     low = value if speedup.low is None else speedup.low
     high = value if speedup.high is None else speedup.high
     if repeats < 2:
-        low = min(low, value * (1 - _NOISE_OF_ONE_REPEAT))
-        high = max(high, value * (1 + _NOISE_OF_ONE_REPEAT))
+        low = min(low, value * (1 - NOISE_OF_ONE_REPEAT))
+        high = max(high, value * (1 + NOISE_OF_ONE_REPEAT))
     if low > 1:
         return "pays"
     return "does not pay" if high < 1 else "no difference beyond noise"

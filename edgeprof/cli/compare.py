@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from edgeprof.cli.output import print_json, refuse_contradiction
+from edgeprof.cli.output import NamedPath, print_json, refuse_contradiction
 from edgeprof.errors import PartialResult, UsageFault
 
 if TYPE_CHECKING:
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument(
-    "sessions", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="A B [...]"
-)
+@click.argument("sessions", type=NamedPath(), nargs=-1, required=True, metavar="A B [...]")
 @click.option("--format", "form", type=click.Choice(["text", "md", "json"]), help="Default: text.")
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option(

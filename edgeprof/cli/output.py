@@ -11,9 +11,34 @@ from edgeprof.errors import EnvironmentFault, UsageFault
 from edgeprof.report.printable import printable
 
 
+class NamedPath(click.Path):
+    """A path that is not empty: an unset variable of a script asks for no folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def json_text(document: Any) -> str:
     """The document as ``--json`` prints it."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    try:
+        encoded = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # the name of a file may be any bytes
+        encoded = msgspec.json.encode(_with_utf8(msgspec.to_builtins(document)))
+    return msgspec.json.format(encoded, indent=2).decode()
+
+
+def _with_utf8(part: Any) -> Any:
+    """Bytes that are no UTF-8 as ``\\xff``."""
+    if isinstance(part, str):
+        return part.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    if isinstance(part, dict):
+        return {_with_utf8(key): _with_utf8(value) for key, value in part.items()}
+    return [_with_utf8(one) for one in part] if isinstance(part, list) else part
 
 
 def print_json(document: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from edgeprof.cli.output import json_text, refuse_contradiction, talk, write_new_file
+from edgeprof.cli.output import NamedPath, json_text, refuse_contradiction, talk, write_new_file
 from edgeprof.errors import FileFault, PartialResult
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ _FORMS: dict[str, Callable[[], _Files]] = {
 
 
 @click.command()
-@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("session", type=NamedPath())
 @click.option(
     "-o",
     "output",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="PATH",
     help="Write there: a file for text and JSON, a folder for all else. Without it these go to "
     "stdout, Markdown too (without plots), and the others into ./SESSION-report.",

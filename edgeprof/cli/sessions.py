@@ -5,23 +5,23 @@ from typing import Any
 
 import click
 
-from edgeprof.cli.output import print_json, talk
+from edgeprof.cli.output import NamedPath, print_json, talk
 from edgeprof.errors import FileFault, PartialResult
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path(), metavar="[DIR]")
+@click.argument("folder", type=NamedPath(), default=Path(), metavar="[DIR]")
 @click.option("--json", "as_json", is_flag=True, help="One document, edgeprof.sessions/1.")
 @click.option(
     "--repair",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="FILE",
     help="Write what can be read of FILE to a new session; FILE stays as it is.",
 )
 @click.option(
     "-o",
     "output",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="PATH",
     help="The new session of --repair. Default: FILE's name with -repaired, beside it.",
 )

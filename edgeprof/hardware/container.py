@@ -56,7 +56,10 @@ def _kind(files: BoardFiles) -> str | None:
 def _missing(files: BoardFiles, tegrastats: bool) -> Iterator[MissingMount]:
     devices = files.names("/dev")
     if not any(device in devices for device in _GPU_DEVICES):
-        yield MissingMount(options="--runtime nvidia", brings="the GPU and its libraries")
+        # Its devices are open to root and to that group of the host.
+        group = '--group-add "$(getent group video | cut -d: -f3)"'
+        brings = "the GPU and its libraries"
+        yield MissingMount(options=f"--runtime nvidia {group}", brings=brings)
     if not files.names(_DEBUG):
         yield MissingMount(
             options='--user "$(id -u)" -v "/run/edgeprof-$(id -u):/run/edgeprof-$(id -u)"'

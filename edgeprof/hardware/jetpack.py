@@ -52,6 +52,12 @@ class Stack(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
     advice: Text
     commands: list[Text]
 
+    @property
+    def libraries(self) -> dict[str, str]:
+        """What it brings for the GPU, by name, as far as that is known."""
+        brought = {"CUDA": self.cuda, "cuDNN": self.cudnn, "TensorRT": self.tensorrt}
+        return {name: version for name, version in brought.items() if version is not None}
+
 
 class Wheel(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of a wheel that are known before it is run; ``versions`` are starts of versions,
@@ -65,6 +71,12 @@ class Wheel(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Text
 
 
+class Gpus(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """By system on chip the number that its GPU's machine code is compiled for: 87 for sm_87."""
+
+    sm: dict[Text, Annotated[int, Meta(ge=10, le=999)]]
+
+
 class Crash(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What mends an import that is killed by ``signal``."""
 
@@ -74,19 +86,14 @@ class Crash(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fix: Text
 
 
-class Advice(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    advice: Text
-
-
 class JetPackFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     releases: Releases
     stacks: list[Stack]
     wheels: list[Wheel]
-    gpus: dict[Text, Annotated[int, Meta(ge=10, le=999)]]
+    gpus: Gpus
     crashes: list[Crash]
-    jetson_stats: Advice
 
 
 @lru_cache(maxsize=1)
@@ -96,9 +103,11 @@ def known() -> JetPackFile:
 
 
 def jetpack_of(l4t: str) -> str | None:
-    """The JetPack of an L4T such as ``36.4.3``; that of a newer one is not known."""
+    """The JetPack of an L4T such as ``36.4.3``, or ``32.5``, which is the first of its series; that
+    of a newer one is not known."""
     releases = known().releases
-    return releases.l4t.get(l4t) or releases.l4t_series.get(l4t.rpartition(".")[0])
+    full = l4t if l4t.count(".") > 1 else f"{l4t}.0"
+    return releases.l4t.get(full) or releases.l4t_series.get(full.rpartition(".")[0])
 
 
 def stack_of(l4t: str | None) -> Stack | None:

@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
 import edgeprof
-from edgeprof.process_end import describe_end
+from edgeprof.process_end import describe_end, words_file
 from edgeprof.profiling.channel import Frames, read_messages, send_order, widen_pipe
 from edgeprof.profiling.messages import Message, Order, Stop
 
@@ -29,7 +28,7 @@ class Child:
         self.name = name
         self.open = True
         self._frames = Frames()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in __exit__)
+        self._errors = words_file()  # closed in __exit__
         orders_out, self._orders = os.pipe()
         self.descriptor, messages_in = os.pipe()
         widen_pipe(self.descriptor)

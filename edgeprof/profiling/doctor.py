@@ -7,14 +7,15 @@ import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
 from msgspec import structs
 
 from edgeprof import __version__
-from edgeprof.analysis.readiness import Means, default_job, job_findings, next_steps
+from edgeprof.analysis.next_steps import next_steps
+from edgeprof.analysis.readiness import Means, default_job, job_findings
 from edgeprof.catalog import find_device, identify_board
 from edgeprof.diagnosis import (
     SCHEMA,
@@ -31,13 +32,13 @@ from edgeprof.hardware.board_files import BoardFiles
 from edgeprof.hardware.clock_ends import read_clock_ends
 from edgeprof.hardware.container import Container, read_container
 from edgeprof.hardware.identify import Identity
-from edgeprof.hardware.installed import read_installed
-from edgeprof.hardware.jetpack import known, stack_of
+from edgeprof.hardware.installed import Installed, read_installed
+from edgeprof.hardware.jetpack import jetpack_of, known, stack_of
 from edgeprof.hardware.machine import usable_cores
 from edgeprof.hardware.memory_state import read_memory_state, read_swap_state
 from edgeprof.models.cache import cache_dir
 from edgeprof.profiling.board import board_figures
-from edgeprof.profiling.doctor_packages import describe_python, pip, read_packages
+from edgeprof.profiling.doctor_packages import called_by, describe_python, pip, read_packages
 from edgeprof.profiling.doctor_runtime import read_runtime
 from edgeprof.profiling.doctor_signals import permission, read_signals
 from edgeprof.telemetry.sensor import command_line, socket_path
@@ -73,7 +74,8 @@ def examine(
 def _findings(root: Path, device: str | None) -> Findings:
     files = BoardFiles(root)
     identity = identify_board(root)
-    board = _board(identity, files, device)
+    libraries = read_installed(files)
+    board = _board(identity, files, libraries, device)
     here = root.absolute() == Path("/")
     packages = read_packages()
     numpy = next((one.version for one in packages if one.name == "numpy"), None)
@@ -89,7 +91,7 @@ def _findings(root: Path, device: str | None) -> Findings:
         python=describe_python(),
         packages=packages,
         onnxruntime=runtime,
-        libraries=read_installed(files),
+        libraries=libraries,
         jtop=_jtop(files, here, container is not None),
         memory=_memory(root, identity),
         disks=list(_disks()),
@@ -97,18 +99,23 @@ def _findings(root: Path, device: str | None) -> Findings:
     )
 
 
-def _board(identity: Identity, files: BoardFiles, device: str | None) -> Board:
+def _board(
+    identity: Identity, files: BoardFiles, libraries: Sequence[Installed], device: str | None
+) -> Board:
     facts = identity.facts
+    # A container lacks the release's file, an image of its own may have the package.
+    packaged = (one.version.partition("-")[0] for one in libraries if one.name == "L4T")
+    l4t = facts.l4t or next(packaged, None)
     soc = facts.soc
     named = None if device is None else find_device(device)
     profile = identity.profile if named is None else named.profile
-    architecture = known().gpus.get(soc or "")
+    architecture = known().gpus.sm.get(soc or "")
     if architecture is None and profile is not None and profile.gpu is not None:
         architecture = int(profile.gpu.compute_capability.replace(".", ""))
     peak = identity.peak_bandwidth_bytes_per_s
     if named is not None:
         peak = named.profile.peak_bandwidth_bytes_per_s(named.mode)
-    is_board = profile is not None or bool(identity.candidates) or facts.l4t is not None
+    is_board = profile is not None or bool(identity.candidates) or l4t is not None
     is_board |= files.read_line(_FAMILY) == "Tegra"  # told in a container too
     return Board(
         kind="board" if is_board else "host",
@@ -118,8 +125,8 @@ def _board(identity: Identity, files: BoardFiles, device: str | None) -> Board:
         candidates=identity.candidates,
         soc=soc,
         gpu_architecture=architecture,
-        l4t=facts.l4t,
-        jetpack=identity.jetpack,
+        l4t=l4t,
+        jetpack=None if l4t is None else jetpack_of(l4t),
         power_mode=identity.mode_name if named is None else named.mode.name,
         power_mode_is_set=identity.mode_is_set,
         peak_bandwidth_bytes_per_s=peak,
@@ -152,6 +159,7 @@ def _jtop(files: BoardFiles, here: bool, in_container: bool) -> Jtop:
         socket_permission=open_to,
         reason=None if fault is None else fault.reason,
         fix=None if fault is None else fault.fix,
+        commands=[] if fault is None else list(fault.commands),
     )
 
 
@@ -199,7 +207,8 @@ def _cache() -> Path | None:
 
 
 def _container(files: BoardFiles, here: bool) -> Container | None:
-    found = read_container(files, tegrastats=here and find_tegrastats() is not None)
+    there = find_tegrastats() is not None if here else "tegrastats" in files.names("/usr/bin")
+    found = read_container(files, tegrastats=there)
     # No host with another processor has a board to give.
     if found is not None and here and platform.machine() != "aarch64":
         return structs.replace(found, missing=[])
@@ -212,7 +221,7 @@ def _means(findings: Findings) -> Means:
     sensor = command_line(sys.executable, socket_path(uid), uid, gid)
     return Means(
         pip=pip(),
-        python=shlex.quote(sys.executable),
+        edgeprof=called_by(findings.python),
         sensor=None if uid == 0 else f"sudo {shlex.join(sensor)}",
         stack=stack_of(findings.board.l4t),
         cores=usable_cores(),

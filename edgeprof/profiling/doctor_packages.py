@@ -65,6 +65,11 @@ def pip() -> str:
     return f"{shlex.quote(sys.executable)} -m pip"
 
 
+def called_by(python: Python) -> str:
+    """How a shell starts edgeprof here: by its script, else through this interpreter."""
+    return _SCRIPT if python.script_on_path else f"{shlex.quote(python.executable)} -m edgeprof"
+
+
 def read_packages() -> list[Package]:
     """Those of the core and of the runner, each imported where that says more than its presence."""
     wanted = [(name, module, "core") for name, module in _CORE.items()]
@@ -144,14 +149,14 @@ def _end(code: int, stderr: str) -> str:
 def _package(
     name: str, needed_for: str, found: tuple[str, str] | None, fault: str | None
 ) -> Package:
-    extra = "edgeprof" if needed_for == "core" else "edgeprof[cpu]"
     if found is None:
         return Package(
             name=name,
             needed_for=needed_for,
             state="missing",
             reason="not installed",
-            fix=f"{pip()} install '{extra}'",
+            # Not edgeprof[cpu], which would lay its onnxruntime over one for a GPU.
+            fix=f"{pip()} install {name}",
         )
     again = f"{pip()} install --force-reinstall --no-deps {name}"
     mended = fault and crash_fix(name, platform.machine(), fault)

@@ -36,6 +36,8 @@ _HOST = ("cpu_busy_frac", "cpu_online", "ram_used_bytes", "ram_total_bytes", "sw
 # Of these no board needs to have one.
 _OPTIONAL = ("cooling_state", "throttle_events")
 _ASKED: Sequence[SourceName] = ("sysfs", "tegrastats", "jtop")
+# jtop has no load of the memory that can be believed, and of its own remedies is told elsewhere.
+_NOT_OF_JTOP = ("emc_busy_frac", "emc_clock_hz", "dram_bandwidth_bytes_per_s")
 _FAILURES = ("death", "failure", "gap")
 _NOTHING = "no reading came in {:.0f} s"
 
@@ -165,7 +167,11 @@ class _Heard:
         deaths = [e.detail["cause"] for e in self._events if e.kind in _FAILURES and _is_own(e)]
         reasons = [f"{source}: {reason}" for source, reason, _ in why]
         reasons += [f"the sampler {cause}" for cause in deaths]
-        fixes = [fix for _, _, fix in why if fix is not None]
+        fixes = [
+            fix
+            for source, _, fix in why
+            if fix is not None and not (source == "jtop" and name in _NOT_OF_JTOP)
+        ]
         return SignalFinding(
             name=name,
             unit=UNITS.get(name) or FAMILIES[name],

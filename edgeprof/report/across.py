@@ -22,7 +22,7 @@ def across_sections(across: Across, names: Sequence[str]) -> list[Section]:
     sections = [
         Section("", lines(list(_answers(across, names)))),
         Section("Sessions", [_session_table(across, names)]),
-        Section("Ratios", [_ratio_table(across, names)]),
+        Section("Ratios", [_ratio_table(across, names), *lines(list(_left_out(across, names)))]),
         Section("All legs", [_leg_table(across, names)] if _legs_tell_more(across) else []),
         Section("Signals, means over the whole session", [_signal_table(across, names)]),
         Section("What differs", [_difference_table(across.differences, names)]),
@@ -68,6 +68,9 @@ def _answers(across: Across, names: Sequence[str]) -> Iterator[str]:
         for one in told:
             figure = f"{one.name} {_METRICS[one.metric]}"
             yield f"{who}: {figure} {one.finding}, {shown_ratio(one.ratio)}."
+        if told and (others := len(known) - len(told)):
+            rest = "other figure" if others == 1 else f"{others} other figures"
+            yield f"{who}: no difference beyond noise in the {rest}."
 
 
 def _session_table(across: Across, names: Sequence[str]) -> Table:
@@ -96,12 +99,41 @@ def _ratio_table(across: Across, names: Sequence[str]) -> Table:
     rows = []
     for name, metric in keys:
         own = [found.get((name, metric, place)) for place in range(1, len(names))]
-        base = next(one.base_value for one in own if one is not None)
-        row = [name, _METRICS[metric], _scaled(base, metric)]
+        row = [name, _METRICS[metric], _base_cell([one for one in own if one is not None])]
         for one in own:
             row += [_NONE] * 3 if one is None else _ratio_cells(one)
         rows.append(row)
     return Table(headers, rows, left=2)
+
+
+def _base_cell(ratios: Sequence[Ratio]) -> str:
+    """The base's figure; from the least to the greatest where it shares other prompts with each."""
+    values = sorted(one.base_value for one in ratios)
+    low, high = (_scaled(value, ratios[0].metric) for value in (values[0], values[-1]))
+    return low if low == high else f"{low} to {high}"
+
+
+def _left_out(across: Across, names: Sequence[str]) -> Iterator[str]:
+    """Which ratios are not over all prompts."""
+    for place in dict.fromkeys(one.session for one in across.ratios):
+        fewer = {
+            one.name: f"{one.name} {one.prompts} of {one.prompts + one.prompts_left_out}"
+            for one in across.ratios
+            if one.session == place and one.prompts is not None and one.prompts_left_out
+        }
+        if fewer:
+            yield (
+                f"{names[place]} against {names[0]} over the prompts that both have, undisturbed: "
+                f"{', '.join(fewer.values())}."
+            )
+        apart = dict.fromkeys(
+            one.name for one in across.ratios if one.session == place and not one.paired
+        )
+        if apart:
+            yield (
+                f"{names[place]} against {names[0]}: each over its own prompts, as they share too "
+                f"few: {', '.join(apart)}."
+            )
 
 
 def _ratio_cells(one: Ratio) -> list[str]:

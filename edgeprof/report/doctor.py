@@ -1,6 +1,8 @@
 """Shows a diagnosis: one page for a terminal, a block to paste, or the document for a program."""
 
 import os
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -52,7 +54,12 @@ def doctor_text(diagnosis: Diagnosis, width: int) -> str:
     lines = []
     for number, step in enumerate(diagnosis.next_steps, 1):
         lines += [f"{number}. {printable(step.command)}", fold(f"   {printable(step.why)}", width)]
-    return "\n".join([page, "", "What to do next", *(lines or ["nothing: all is as it should be"])])
+    if not lines:
+        possible = diagnosis.asked.possible
+        lines = [
+            "nothing: all is as it should be" if possible else "no command mends it: see above"
+        ]
+    return "\n".join([page, "", "What to do next", *lines])
 
 
 def doctor_markdown(diagnosis: Diagnosis, home: str | None) -> str:
@@ -64,7 +71,11 @@ def doctor_markdown(diagnosis: Diagnosis, home: str | None) -> str:
     ]
     commands = "\n".join(["#### What to do next", "", "```sh", *steps, "```"]) if steps else ""
     text = f"{page}\n\n{commands}".rstrip()
-    return text if not home or home == "/" else text.replace(home.rstrip("/"), "~")
+    if not home or home == "/":
+        return text
+    # Not the beginning of another's: /home/al in /home/alice. A shell takes no ~ between quotes.
+    named = re.escape(home.rstrip("/"))
+    return re.sub(rf"{named}(?![\w.-])", "~", re.sub(rf"'{named}/", "~/'", text))
 
 
 def _sections(diagnosis: Diagnosis) -> Iterator[Section]:
@@ -221,7 +232,7 @@ def _window(signal: SignalFinding) -> str:
         return _NOT_KNOWN
     basis = f", {signal.window_basis}" if signal.window_basis not in (None, "documented") else ""
     if signal.window_s is None:
-        return f"{kind}, length unknown" if signal.window_kind == "exponential" else kind
+        return f"{kind}, ? s" if signal.window_kind == "exponential" else kind
     return f"{show(signal.window_s, 's', 2)} {kind}{basis}"
 
 
@@ -246,14 +257,15 @@ def _software(python: Python, packages: Sequence[Package], runtime: Runtime) -> 
 
 
 def _script(python: Python) -> str:
+    module = f"`{shlex.quote(python.executable)} -m edgeprof`"
     if python.script is None:
-        script = "the script edgeprof is nowhere: `python -m edgeprof` does the same"
+        script = f"the script edgeprof is nowhere: {module} does the same"
     elif python.script_on_path:
         script = f"script: {python.script}"
     else:
         folder = python.script.rpartition("/")[0]
         script = (
-            f"script: {python.script}, not on PATH: `python -m edgeprof` does the same, or"
+            f"script: {python.script}, not on PATH: {module} does the same, or"
             f' export PATH="{folder}:$PATH"'
         )
     if python.runs_as == "sudo":

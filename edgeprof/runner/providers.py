@@ -4,6 +4,7 @@ The only module that imports onnxruntime; others get at it through here.
 """
 
 import mmap
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -65,6 +66,9 @@ class SessionSetup(NamedTuple):
 
 def load_onnxruntime() -> Any:
     """The onnxruntime module. Raises EnvironmentFault with the line that installs it."""
+    # From 1.29 on it keeps a data base in the user's cache and sends what runs to its maker, by
+    # threads beside those that are timed. It looks when it is imported; who sets it has the say.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ImportError as error:

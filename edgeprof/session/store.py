@@ -190,7 +190,8 @@ def read_session(path: Path) -> Session:
     is no such file, FileFault where it is not a session or was written by a newer edgeprof.
     """
     if not path.is_file():
-        raise UsageFault(f"{path}: no such session file")
+        what = "is a folder, not a session file" if path.is_dir() else "no such session file"
+        raise UsageFault(f"{path}: {what}")
     size = sum(part.stat().st_size for part in (path, beside(path, "-wal")) if part.is_file())
     if size > LARGEST_FILE_BYTES:
         raise FileFault(f"{path}: {size} bytes, more than the {LARGEST_FILE_BYTES} of any session")

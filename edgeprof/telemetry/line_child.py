@@ -3,10 +3,9 @@ lines say."""
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
-from edgeprof.process_end import describe_end
+from edgeprof.process_end import describe_end, words_file
 
 _READ_BYTES = 1 << 16
 _LONGEST_LINE_BYTES = 1 << 16
@@ -27,7 +26,7 @@ class LineChild:
         self.dropped = 0
         self._pending = bytearray()
         self._overlong = False
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
+        self._errors = words_file()  # closed in close
         try:
             self._process = subprocess.Popen(
                 command,

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from made_session import SessionMaker
 
 from edgeprof.analysis.across import Across, Cell, compare_sessions, conflicts_of, ratio_of
 from edgeprof.analysis.summary import summarise
@@ -43,12 +44,31 @@ def test_twice_the_decode_time_is_half_the_rate(made_session: Session) -> None:
     assert rates["fp32"].base_value == pytest.approx(16 / 0.36)
     assert rates["fp32"].value == pytest.approx(16 / 0.72)
     assert rates["fp32"].ratio.value == pytest.approx(0.5)
-    # repeats are drawn apart: at worst the base drew twice the fast one, the other the slow one
-    assert rates["fp32"].ratio.low == pytest.approx(0.5 / 1.25)
-    assert rates["fp32"].ratio.high == pytest.approx(0.5 * 1.25)
+    # repeats are drawn apart: at worst the base drew twice the fast one, the other the slow one;
+    # four answers in each: t(3) is 3.182, and means of four vary by sqrt(3/4) too little
+    widened = 1.25 ** (3.182 / 1.96 * (4 / 3) ** 0.5)
+    assert rates["fp32"].ratio.low == pytest.approx(0.5 / widened)
+    assert rates["fp32"].ratio.high == pytest.approx(0.5 * widened)
     assert rates["fp32"].finding == "lower"
     first = [one for one in found.ratios if one.metric == "ttft_s"]
     assert {one.finding for one in first} == {"no difference beyond noise"}
+
+
+def test_one_repeat_must_differ_by_more_than_runs_commonly_do(shape: Any) -> None:
+    """Every prompt alike 8 % slower: no spread at all, and still no more than one run to the next;
+    with a second repeat each, which shows none, it is a difference."""
+
+    def finding(repeats: int) -> str:
+        makers = SessionMaker(), SessionMaker()
+        for one, ms in zip(makers, (20.0, 21.6), strict=True):
+            for repeat in range(repeats):
+                one.decode_leg("t", repeat=repeat, rounds=[shape(0, 0, 0, 1, 0.0, ms, 0.0)] * 8)
+        rate, _ = across(*(one.session() for one in makers)).ratios
+        assert rate.ratio.value == pytest.approx(20 / 21.6)
+        return rate.finding
+
+    assert finding(1) == "no difference beyond noise"
+    assert finding(2) == "lower"
 
 
 def test_ten_per_cent_between_repeats_that_differ_by_more_is_noise(made_session: Session) -> None:
@@ -87,6 +107,53 @@ def test_other_prompts_are_compared_each_over_its_own() -> None:
     other = {("c", 0): [Cell(30.0, 1.0)], ("d", 0): [Cell(30.0, 1.0)]}
     ratio = ratio_of(base, other, source="test")
     assert ratio is not None and (ratio.low, ratio.value, ratio.high) == (3.0, 3.0, 3.0)
+
+
+def test_what_only_one_session_has_undisturbed_is_left_out(maker: Any, shape: Any) -> None:
+    """20 ms a token on one prompt and 100 on another: without the other, the same prompt alone."""
+    fast, slow = ([shape(0, 0, 0, 1, 0.0, ms, 0.0)] * 8 for ms in (20.0, 100.0))
+    other = SessionMaker()
+    for one in (maker, other):
+        for repeat in (0, 1):
+            for prompt in ("a", "b"):
+                answers = {prompt: list(range(9))}
+                one.decode_leg("t", repeat=repeat, rounds=fast, answers=answers)
+    maker.decode_leg("t", rounds=slow, answers={"c": list(range(9))})
+    (rate, _) = across(maker.session(), other.session()).ratios
+    assert (rate.base_value, rate.value, rate.ratio.value) == pytest.approx((50.0, 50.0, 1.0))
+    assert (rate.paired, rate.prompts, rate.prompts_left_out) == (True, 2, 1)
+
+
+def test_a_prompt_counts_once_however_many_of_its_repeats_are_left() -> None:
+    """a at 10 tokens/s and b at 2, 8 tokens each: 16 over 4.8 s, in both sessions."""
+    a, b = Cell(8.0, 0.8), Cell(8.0, 4.0)
+    base = {("a", 0): [a], ("a", 1): [a], ("a", 2): [a], ("b", 0): [b]}
+    other = {("a", 0): [a], ("b", 0): [b], ("b", 1): [b], ("b", 2): [b]}
+    ratio = ratio_of(base, other, source="test")
+    assert ratio is not None and ratio.value == pytest.approx(1.0)
+
+
+def test_sessions_that_share_one_prompt_of_many_are_compared_each_over_its_own(
+    maker: Any, shape: Any
+) -> None:
+    fast = [shape(0, 0, 0, 1, 0.0, 20.0, 0.0)] * 8
+    other = SessionMaker()
+    for one, prompts in ((maker, "abc"), (other, "cde")):
+        one.decode_leg("t", rounds=fast, answers={prompt: list(range(9)) for prompt in prompts})
+    (rate, _) = across(maker.session(), other.session()).ratios
+    assert (rate.paired, rate.prompts, rate.prompts_left_out) == (False, None, 0)
+
+
+def test_legs_that_were_left_out_are_told(made_session: Session) -> None:
+    slow = [
+        msgspec.structs.replace(leg, attrs={**leg.attrs, "processor": {"others_s": 10.0}})
+        if leg.kind == "decode" and leg.repeat == 1 and leg.variant.startswith("fp32")
+        else leg
+        for leg in made_session.legs
+    ]
+    disturbed = msgspec.structs.replace(made_session, legs=slow)
+    told = "session 2: 3 legs were disturbed and left out; its report tells by what"
+    assert told in across(made_session, disturbed).warnings
 
 
 def test_boards_modes_and_model_files_must_agree(made_session: Session) -> None:

@@ -1,92 +1,18 @@
 """What blocks a job, and which command comes first: from findings that are made by hand."""
 
+from made_findings import BANDWIDTH, BOARD, HOST, packages, runtime
 from msgspec import structs
 
-from edgeprof.analysis.readiness import Means, default_job, job_findings, next_steps
-from edgeprof.diagnosis import (
-    Board,
-    Disk,
-    Findings,
-    Job,
-    JobFinding,
-    Jtop,
-    Memory,
-    Package,
-    Provider,
-    Python,
-    Runtime,
-    RuntimeCopy,
-    SignalFinding,
-)
+from edgeprof.analysis.next_steps import next_steps
+from edgeprof.analysis.readiness import Means, default_job, job_findings
+from edgeprof.diagnosis import Findings, Job, JobFinding, Provider, SignalFinding
 from edgeprof.hardware.clock_ends import ClockEnds
 from edgeprof.hardware.container import Container, MissingMount
+from edgeprof.hardware.installed import Installed
 from edgeprof.hardware.jetpack import stack_of
 
 SENSOR = "sudo python -I -S -B sensor.py --socket x --uid 1000 --gid 1000"
-MEANS = Means(pip="pip", python="python", sensor=SENSOR, stack=None, cores=6)
-NO_RUNTIME = Runtime(
-    copies=[], package=None, version=None, built_for_cuda=None, providers=[], gpu=None,
-    needs_numpy=None, warnings=[],
-)  # fmt: skip
-
-
-def runtime(*packages: tuple[str, str], cpu: bool = True, **changes: object) -> Runtime:
-    copies = [
-        RuntimeCopy(package=name, version=version, location="/v", in_charge=False, lacks_gpu=False)
-        for name, version in packages
-    ]
-    provider = Provider(name="cpu", usable=cpu, reason=None if cpu else "boom")
-    made = structs.replace(NO_RUNTIME, copies=copies, package="onnxruntime", providers=[provider])
-    return structs.replace(made, **changes)
-
-
-def packages(**states: str) -> list[Package]:
-    core = ("click", "msgspec", "numpy", "psutil", "platformdirs", "matplotlib")
-    return [
-        Package(
-            name=name,
-            needed_for="core" if name in core else "run",
-            state=states.get(name, "ok"),  # type: ignore[arg-type]
-            fix=None if states.get(name, "ok") == "ok" else f"mend {name}",
-        )
-        for name in (*core, "onnx", "tokenizers")
-    ]
-
-
-BANDWIDTH = SignalFinding(name="dram_bandwidth_bytes_per_s", unit="B/s", state="ok")
-HOST = Findings(
-    root="/",
-    machine_is_root=True,
-    board=Board(
-        kind="host", device=None, model=None, confidence="none", candidates=(), soc=None,
-        gpu_architecture=None, l4t=None, jetpack=None, power_mode=None, power_mode_is_set=False,
-        peak_bandwidth_bytes_per_s=None, memory_bytes=8 << 30, clocks=[], warnings=(),
-    ),
-    signals=[SignalFinding(name="cpu_busy_frac", unit="1", state="ok", value=0.5)],
-    python=Python(
-        version="3.10.12", executable="/v/bin/python", machine="aarch64", virtual_environment=True,
-        edgeprof_version="0.1.0", script="/v/bin/edgeprof", script_on_path=True, runs_as="user",
-    ),
-    packages=packages(),
-    onnxruntime=NO_RUNTIME,
-    libraries=[],
-    jtop=Jtop(
-        copies=[], service_unit=None, service_command=None, service_version=None, socket=None,
-        socket_permission=None, reason=None, fix=None,
-    ),
-    memory=Memory(
-        total_bytes=8 << 30, available_bytes=6 << 30, largest_free_block_bytes=4 << 20,
-        largest_free_blocks=9, swap_total_bytes=0, swap_used_bytes=0, zram_bytes=0,
-    ),
-    disks=[Disk(purpose="sessions", path="/s", free_bytes=1 << 40, writable=True)],
-    container=None,
-)  # fmt: skip
-BOARD = structs.replace(
-    HOST,
-    board=structs.replace(HOST.board, kind="board", device="orin-nano-8gb", gpu_architecture=87),
-    signals=[*HOST.signals, BANDWIDTH],
-    onnxruntime=runtime(("onnxruntime", "1.23.2")),
-)
+MEANS = Means(pip="pip", edgeprof="edgeprof", sensor=SENSOR, stack=None, cores=6)
 
 
 def found(findings: Findings, job: Job, means: Means = MEANS) -> JobFinding:
@@ -146,11 +72,17 @@ def test_i04_two_runtimes_of_which_none_works_come_first_too() -> None:
     alone = runtime(("onnxruntime-gpu", "1.23.0"), cpu=False, package="onnxruntime-gpu")
     findings = structs.replace(BOARD, onnxruntime=alone)
     assert commands(findings) == ["pip install --force-reinstall --no-deps onnxruntime-gpu"]
+    on_jetpack_6 = structs.replace(MEANS, stack=stack_of("36.4.3"))  # I13: not from the usual index
+    typed = commands(findings, means=on_jetpack_6)
+    assert not any("--force-reinstall" in one for one in typed)
+    assert typed[-1].endswith('--index-url "$JETSON_AI_LAB_INDEX/jp6/cu126"')
 
 
 def test_i02_a_board_whose_jetpack_has_a_wheel_is_given_its_commands_in_order() -> None:
     means = structs.replace(MEANS, stack=stack_of("36.4.3"))
-    assert commands(BOARD, means=means)[:3] == [
+    bare = commands(BOARD, means=means)  # an image without JetPack's libraries
+    assert bare[0] == "sudo apt-get install nvidia-jetpack"
+    assert bare[1:4] == [
         "pip uninstall -y onnxruntime onnxruntime-gpu",
         "pip install 'numpy<2'",
         'pip install onnxruntime-gpu==1.23.0 --index-url "$JETSON_AI_LAB_INDEX/jp6/cu126"',
@@ -160,6 +92,28 @@ def test_i02_a_board_whose_jetpack_has_a_wheel_is_given_its_commands_in_order() 
     cuda = Provider(name="cuda", usable=True, reason=None)
     works = structs.replace(BOARD, onnxruntime=runtime(("onnxruntime-gpu", "1"), providers=[cuda]))
     assert commands(works, means=means) == ["edgeprof run smollm2-135m"]
+
+
+def test_what_jetpack_brings_and_is_missing_is_named_once() -> None:
+    means = structs.replace(MEANS, stack=stack_of("36.4.3"))
+    cuda = Installed(name="CUDA", version="12.6.68", file="/var/lib/dpkg/status")
+    findings = structs.replace(BOARD, libraries=[cuda])
+    (limit,) = [one for one in found(findings, "run", means).limits if "not installed" in one]
+    assert limit == "not installed, of what comes with JetPack: cuDNN 9.3.0, TensorRT 10.3.0"
+    inside = structs.replace(findings, container=Container(kind="docker", missing=[]))
+    assert "sudo apt-get install nvidia-jetpack" not in commands(inside, means=means)
+    assert not [one for one in found(HOST, "run", means).limits if "not installed" in one]
+
+
+def test_a_wheel_for_another_cuda_is_told() -> None:
+    means = structs.replace(MEANS, stack=stack_of("36.4.3"))  # brings CUDA 12.6
+    wheel = runtime(("onnxruntime-gpu", "1.31.1"), built_for_cuda="13.0")
+    findings = structs.replace(BOARD, onnxruntime=wheel)
+    told = "onnxruntime was built for CUDA 13.0, and this machine has CUDA 12.6"
+    assert told in found(findings, "run", means).limits
+    newer = Installed(name="CUDA", version="13.2", file="/usr/local/cuda")
+    beside = structs.replace(findings, libraries=[newer])
+    assert not [one for one in found(beside, "run", means).limits if "built for" in one]
 
 
 def test_i02_no_wheel_for_a_jetpack_is_said_with_its_source() -> None:
@@ -180,11 +134,55 @@ def test_what_closes_the_memory_counters_is_opened_by_the_very_command() -> None
     findings = structs.replace(BOARD, signals=[*HOST.signals, closed])
     assert commands(findings) == [SENSOR, "edgeprof run smollm2-135m"]
     elsewhere = structs.replace(findings, machine_is_root=False)  # whose files nobody here lends
-    assert commands(elsewhere)[0] == "edgeprof sensor (it prints ...)"
+    assert commands(elsewhere)[0] == "edgeprof sensor"
     assert any("no measured memory bandwidth" in one for one in found(findings, "watch").limits)
     unloaded = structs.replace(closed, fix="sudo modprobe tegra_cactmon_mc_all")
     findings = structs.replace(BOARD, signals=[*HOST.signals, unloaded])
     assert commands(findings)[0] == "sudo modprobe tegra_cactmon_mc_all"
+
+
+def test_the_memory_clock_alone_is_worth_the_sensor() -> None:
+    """Older boards show the activity to everybody, and the clock that it is a share of to root."""
+    clock = SignalFinding(
+        name="emc_clock_hz", unit="Hz", state="absent", reason="only root",
+        fix="edgeprof sensor (it prints the sudo command)",
+    )  # fmt: skip
+    findings = structs.replace(BOARD, signals=[*BOARD.signals, clock])
+    (sensor, _) = next_steps(findings, job_findings(findings, MEANS), "run", MEANS)
+    assert (sensor.command, sensor.why) == (SENSOR, "memory clock: only root")
+
+
+def test_every_step_is_a_command_also_where_the_remedy_is_a_sentence() -> None:
+    unnamed = structs.replace(
+        BANDWIDTH, state="absent", reason="no bus width",
+        fix="name the board with --device; edgeprof devices lists those that are known",
+    )  # fmt: skip
+    jtop = structs.replace(
+        BOARD.jtop, reason="not in the group", fix="join it, then log in again",
+        commands=["sudo usermod -aG jtop \"$USER\"", "newgrp jtop"],
+    )  # fmt: skip
+    findings = structs.replace(BOARD, signals=[*HOST.signals, unnamed], jtop=jtop)
+    by_module = structs.replace(MEANS, edgeprof="/v/bin/python3 -m edgeprof")
+    assert commands(findings, means=by_module) == [
+        "/v/bin/python3 -m edgeprof devices",
+        'sudo usermod -aG jtop "$USER"',
+        "newgrp jtop",
+        "/v/bin/python3 -m edgeprof run smollm2-135m",
+    ]
+    (step, *_) = next_steps(findings, job_findings(findings, MEANS), "run", MEANS)
+    assert step.why == f"memory bandwidth: no bus width; {unnamed.fix}"
+
+
+def test_a_board_below_a_root_is_watched_there() -> None:
+    elsewhere = structs.replace(BOARD, machine_is_root=False, root="/mnt/my board")
+    assert commands(elsewhere, "watch") == ["edgeprof watch --root '/mnt/my board'"]
+
+
+def test_i04_what_running_lacks_never_brings_a_second_runtime() -> None:
+    bare = structs.replace(HOST, packages=packages(onnx="missing", tokenizers="missing"))
+    assert commands(bare, "run") == ["pip install 'edgeprof[cpu]'"]  # brings all three
+    gpu = structs.replace(bare, onnxruntime=runtime(("onnxruntime-gpu", "1.23.0")))
+    assert commands(gpu, "run") == ["mend onnx", "mend tokenizers"]
 
 
 def test_clocks_that_move_are_pinned_by_the_user() -> None:
@@ -204,10 +202,14 @@ def test_i15_a_container_gets_one_line_of_options() -> None:
     assert commands(findings)[0] == "docker run -v a:a -v b:b IMAGE"
 
 
-def test_contention_needs_two_cores_and_a_session_needs_room() -> None:
+def test_contention_on_one_core_is_mostly_about_that_core() -> None:
     one_core = structs.replace(MEANS, cores=1)
-    assert found(BOARD, "run", one_core).possible
-    assert not found(BOARD, "contend", one_core).possible
+    assert not [one for one in found(BOARD, "run", one_core).limits if "one core" in one]
+    contend = found(BOARD, "contend", one_core)
+    assert contend.possible and "one core" in contend.limits[-1]
+
+
+def test_a_session_needs_room() -> None:
     full = [structs.replace(BOARD.disks[0], free_bytes=1 << 20)]
     findings = structs.replace(BOARD, disks=full)
     assert not found(findings, "run").possible and found(findings, "watch").possible

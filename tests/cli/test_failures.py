@@ -4,7 +4,9 @@ import ast
 import errno
 import json
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -250,6 +252,32 @@ def test_shell_completion_is_documented_and_works(shell: str) -> None:
         "from edgeprof.cli import main\nmain()"
     )
     assert "_EDGEPROF_COMPLETE" in done.stdout
+
+
+def test_the_line_for_bash_completes_commands_options_and_choices(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash here")
+    (line,) = re.findall(r"^\| bash \| `(.+?)` in", INSTALL, re.MULTILINE)
+    script = tmp_path / "edgeprof"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m edgeprof "$@"\n')
+    script.chmod(0o755)
+    ask = (
+        'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _edgeprof_completion edgeprof; '
+        'echo "${COMPREPLY[@]}"'
+    )
+    for typed, completed in (
+        (["do"], "doctor"),
+        (["doctor", "--f"], "--for --format"),
+        (["doctor", "--for", "w"], "watch"),
+    ):
+        done = subprocess.run(
+            [bash, "--norc", "-c", f"{line}\n{ask}", "bash", "edgeprof", *typed],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        )
+        assert (done.stdout.strip(), done.stderr) == (completed, ""), typed
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])

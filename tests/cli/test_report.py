@@ -217,6 +217,40 @@ def test_force_never_replaces_a_session(
     assert (tmp_path / "other.sqlite").read_bytes() == session_file.read_bytes()
 
 
+def test_an_empty_path_is_no_wish_for_the_current_folder(
+    session_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # what `-o "$OUT"` says while OUT is not set
+    for arguments in ([session_file, "-o", ""], [session_file, "--json", "-o", ""], [""]):
+        result = report(*arguments)
+        assert result.exit_code == 2 and "the path is empty" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["report.md", "roofline.svg"])
+def test_a_folder_in_the_way_is_told_before_anything_is_written(
+    session_file: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "r" / name).mkdir(parents=True)
+    result = report(session_file, "-o", tmp_path / "r", "--force")
+    assert result.exit_code == 2 and f"{name}: is a folder" in result.stderr
+    assert [path.name for path in (tmp_path / "r").iterdir()] == [name]
+
+
+def test_links_that_lead_nowhere_are_not_replaced(session_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "r").symlink_to(tmp_path / "none")
+    assert "leads nowhere" in report(session_file, "-o", tmp_path / "r").stderr
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "report.md").symlink_to(tmp_path / "none")
+    again = report(session_file, "-o", tmp_path / "s")
+    assert again.exit_code == 2 and "report.md: exists already" in again.stderr
+
+
+def test_a_folder_is_no_session(tmp_path: Path) -> None:
+    result = report(tmp_path)
+    assert result.exit_code == 2 and "is a folder, not a session file" in result.stderr
+
+
 def test_a_report_that_fails_leaves_no_folder(tmp_path: Path) -> None:
     assert report(tmp_path / "none.sqlite", "-o", tmp_path / "r").exit_code == 2
     assert list(tmp_path.iterdir()) == []

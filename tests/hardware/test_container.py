@@ -36,7 +36,8 @@ def test_i15_the_socket_of_jtop_and_its_group_are_named(tmp_path: Path) -> None:
     missing = {one.options: one.brings for one in container(tmp_path).missing}
     jtop = '-v /run/jtop.sock:/run/jtop.sock --group-add "$(getent group jtop | cut -d: -f3)"'
     assert "jtop" in missing[jtop]
-    assert "--runtime nvidia" in missing
+    video = '--runtime nvidia --group-add "$(getent group video | cut -d: -f3)"'
+    assert "GPU" in missing[video]  # who is not root needs the group of its devices
     assert "-v /etc/nv_tegra_release:/etc/nv_tegra_release:ro" in missing
     sensor = next(options for options in missing if "EDGEPROF_SENSOR" in options)
     assert "/run/edgeprof-$(id -u)/sensor.sock" in sensor and '--user "$(id -u)"' in sensor

@@ -15,7 +15,7 @@ INSTALL = (Path(__file__).parents[2] / "docs" / "install.md").read_text()
 
 def test_every_part_has_a_source_and_a_day() -> None:
     file = known()
-    parts = [file.releases, *file.stacks, *file.wheels, *file.crashes, file.jetson_stats]
+    parts = [file.releases, *file.stacks, *file.wheels, file.gpus, *file.crashes]
     for part in parts:
         assert len(part.source) > 5 and re.fullmatch(r"2026-\d\d-\d\d", part.checked)
 
@@ -31,10 +31,24 @@ def test_every_release_belongs_to_exactly_one_stack_of_its_jetpack() -> None:
 
 @pytest.mark.parametrize(
     ("l4t", "release"),
-    [("36.4.3", "6.2"), ("38.2.1", "7.0"), ("39.2.1", "7.2.1"), ("32.7.1", "4.6.1")],
+    [
+        ("31.1.0", "4.1.1"),
+        ("32.5", "4.5"),
+        ("32.7.1", "4.6.1"),
+        ("35.6.4", "5.1.6"),
+        ("36.4.3", "6.2"),
+        ("38.2", "7.0"),
+        ("38.2.1", "7.0"),
+        ("39.2.1", "7.2.1"),
+    ],
 )
 def test_the_jetpack_of_a_release(l4t: str, release: str) -> None:
     assert jetpack.jetpack_of(l4t) == release
+
+
+def test_from_jetpack_4_to_7_every_one_has_a_stack() -> None:
+    assert {stack.jetpack[0] for stack in known().stacks} == {"4", "5", "6", "7"}
+    assert jetpack.jetpack_of("40.1.0") is None and jetpack.jetpack_of("28.2") is None
 
 
 def test_the_page_on_installation_knows_every_jetpack() -> None:
@@ -48,7 +62,7 @@ def test_i02_the_published_wheels_hold_nothing_for_a_board() -> None:
     for version in ("1.29.0", "1.30.0", "1.31.1"):
         (wheel,) = wheel_limits("onnxruntime-gpu", version, "aarch64")
         assert wheel.gpu_architectures == [89, 90, 120, 121]
-        assert not {*known().gpus.values()} & {*wheel.gpu_architectures}
+        assert not {*known().gpus.sm.values()} & {*wheel.gpu_architectures}
     assert wheel_limits("onnxruntime-gpu", "1.31.1", "x86_64") == []
     assert wheel_limits("onnxruntime", "1.31.1", "aarch64") == []
 

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from edgeprof.profiling import doctor_packages
-from edgeprof.profiling.doctor_packages import describe_python, import_faults, read_packages
+from edgeprof.profiling.doctor_packages import (
+    called_by,
+    describe_python,
+    import_faults,
+    read_packages,
+)
 
 
 @pytest.fixture
@@ -77,8 +82,8 @@ def test_a_package_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(doctor_packages, "_RUN", {"nor-this-one": None})
     core, run = read_packages()
     assert core.state == run.state == "missing"
-    assert (core.fix or "").endswith(" -m pip install 'edgeprof'")
-    assert (run.fix or "").endswith(" -m pip install 'edgeprof[cpu]'")
+    assert (core.fix or "").endswith(" -m pip install no-such-package")
+    assert (run.fix or "").endswith(" -m pip install nor-this-one")
 
 
 def test_k08_where_the_script_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,8 +95,9 @@ def test_k08_where_the_script_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", "/nowhere")
     python = describe_python()
     assert (python.script, python.script_on_path) == (str(script), False)
+    assert called_by(python) == f"{sys.executable} -m edgeprof"
     monkeypatch.setenv("PATH", str(script.parent))
-    assert describe_python().script_on_path
+    assert describe_python().script_on_path and called_by(describe_python()) == "edgeprof"
     script.unlink()
     assert describe_python().script is None
 

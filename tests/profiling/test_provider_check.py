@@ -15,6 +15,18 @@ def test_the_cpu_ran_a_real_operator() -> None:
     assert state.usable and state.reason is None and state.onnxruntime
 
 
+def test_the_runtime_leaves_nothing_in_the_users_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime from 1.29 on would keep a data base there, of what it then sends; where it takes
+    itself to be in a CI it does not."""
+    for name in ("CI", "XDG_CACHE_HOME", "ORT_DISABLE_TELEMETRY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert probe_provider("cpu").usable
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_i02_a_provider_that_is_not_there_says_so() -> None:
     state = probe_provider("cuda")
     assert not state.usable and "CUDAExecutionProvider" in (state.reason or "")

@@ -22,17 +22,24 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _PROBE = "import importlib.util, sys; sys.exit(importlib.util.find_spec('jtop') is None)"
 _PROBE_TIMEOUT_S = 4.0
 _READS_THOR = [7, 2]
+_INSTALLS_SERVICE = [
+    7,
+    0,
+]  # older ones have no such option: pip installs the service, if root calls
 _RESTART_SERVICE = "sudo systemctl restart jtop.service"
+_SYSTEM_LIBRARIES = Path("/usr/lib")  # where a distribution marks its Python as its own (PEP 668)
 
 
 class Remedy(Struct, frozen=True, kw_only=True):
     """Why the source is lost, what mends it, and when trying again by oneself makes sense.
 
+    ``commands`` are what the fix says to type, in its order, as far as it is that.
     ``only_if_met``: what never was there will hardly come by itself.
     """
 
     reason: str
     fix: str | None = None
+    commands: tuple[str, ...] = ()
     restart_after_s: float | None = None
     only_if_met: bool = False
 
@@ -94,12 +101,8 @@ def not_installed() -> Remedy:
 def unreachable() -> Remedy | None:
     """What can be said about the service's socket without a client."""
     if not SOCKET.exists():
-        return Remedy(
-            reason=f"the jtop service does not run: there is no {SOCKET}",
-            fix=_start_service(),
-            restart_after_s=10.0,
-            only_if_met=True,
-        )
+        reason = f"the jtop service does not run: there is no {SOCKET}"
+        return structs.replace(_start_service(reason), restart_after_s=10.0, only_if_met=True)
     return None if os.access(SOCKET, os.R_OK | os.W_OK) else _no_permission()
 
 
@@ -115,24 +118,38 @@ def installation_fault(
                 reason=f"the client is here, and there is no {SOCKET} of the host's service",
                 fix=f"start the container with -v {SOCKET}:{SOCKET}",
             )
-        return Remedy(
-            reason=f"the client of jetson-stats {copies[0].version} is here, its service is not: "
+        return _by_typing(
+            f"the client of jetson-stats {copies[0].version} is here, its service is not: "
             "it was installed without sudo, or its service never was",
-            fix=_install_service(copies[0]),
+            _install_service(copies[0]),
         )
     if service is None or service.version is None or not copies:
         return None
     if any(same_release(copy.version, service.version) for copy in copies):
         return None
-    return Remedy(
-        reason=f"the service is jetson-stats {service.version}, the client {copies[0].version}: "
+    return _by_typing(
+        f"the service is jetson-stats {service.version}, the client {copies[0].version}: "
         "they speak only to their own release",
-        fix=f'{pip} install "jetson-stats~={_series(service.version)}"',
+        f'{pip} install "jetson-stats~={_series(service.version)}"',
     )
+
+
+def _by_typing(reason: str, *commands: str) -> Remedy:
+    """What is mended by these commands, one after the other."""
+    return Remedy(reason=reason, fix=", then ".join(commands), commands=commands)
+
+
+def _system_pip() -> str:
+    """How root installs a package for the system. From Ubuntu 24.04 on pip refuses that unless it
+    is told that it is meant, as the README of jetson-stats has it."""
+    marked = any(_SYSTEM_LIBRARIES.glob("python3*/EXTERNALLY-MANAGED"))
+    return f"sudo pip3 install{' --break-system-packages' if marked else ''}"
 
 
 def _install_service(copy: JtopCopy) -> str:
     """Root finds what lies in the system's folders alone."""
+    if _release(copy.version) < _INSTALLS_SERVICE:
+        return f'{_system_pip()} "jetson-stats~={_series(copy.version)}"'
     script = copy.script or "jtop"
     in_system = script in ("/usr/local/bin/jtop", "/usr/bin/jtop", "jtop")
     return f"sudo {'jtop' if in_system else shlex.quote(script)} --install-service"
@@ -190,12 +207,12 @@ def emc_not_believed(reason: str, *, sensor_helps: bool) -> Remedy:
     )
 
 
-def _start_service() -> str:
+def _start_service(reason: str) -> Remedy:
     if any(mark.exists() for mark in CONTAINER_MARKS):
-        return f"start the container with -v {SOCKET}:{SOCKET}"
+        return Remedy(reason=reason, fix=f"start the container with -v {SOCKET}:{SOCKET}")
     if UNIT.exists():
-        return _RESTART_SERVICE
-    return "sudo pip install -U jetson-stats, then sudo jtop --install-service"
+        return _by_typing(reason, _RESTART_SERVICE)
+    return _by_typing(reason, f"{_system_pip()} -U jetson-stats", "sudo jtop --install-service")
 
 
 def _no_permission() -> Remedy:
@@ -206,14 +223,16 @@ def _no_permission() -> Remedy:
         group_id, group = None, "jtop"
     if group_id == 0:
         # To be in root's group is not what anybody should be told.
-        return Remedy(
-            reason=f"{SOCKET} is open to root only: the service was installed without its group",
-            fix="sudo groupadd -f jtop, then sudo systemctl restart jtop.service",
+        return _by_typing(
+            f"{SOCKET} is open to root only: the service was installed without its group",
+            "sudo groupadd -f jtop",
+            _RESTART_SERVICE,
         )
     return Remedy(
         reason=f"{SOCKET} is open to group {group} only, and this process is not in it",
-        fix=f"sudo usermod -aG {group} $USER, then log in again or run `newgrp {group}`; "
+        fix=f'sudo usermod -aG {group} "$USER", then log in again or run `newgrp {group}`; '
         f"in a container --group-add {group if group_id is None else group_id}",
+        commands=(f'sudo usermod -aG {group} "$USER"', f"newgrp {group}"),
     )
 
 
@@ -223,7 +242,7 @@ def _other_version(error: ClientError) -> Remedy:
     python = printable(error.python)
     if _release(service) < _release(client):
         fix = (
-            f'upgrade the service: sudo pip install -U "jetson-stats~={_series(client)}", then '
+            f'upgrade the service: {_system_pip()} -U "jetson-stats~={_series(client)}", then '
             f"{_RESTART_SERVICE}"
         )
     else:

@@ -43,7 +43,8 @@ def test_i06_i07_the_jtop_service_its_socket_and_every_client_are_told(boards: B
     assert any(copy["folder"].startswith(sys.prefix) for copy in found["copies"])
     if not board.one_user:
         assert "open to group jtop only" in found["reason"]
-        assert found["fix"].startswith("sudo usermod -aG jtop $USER")
+        assert found["fix"].startswith('sudo usermod -aG jtop "$USER", then log in again')
+        assert found["commands"] == ['sudo usermod -aG jtop "$USER"', "newgrp jtop"]
     board.stop_service()
     without = diagnosis(board, unprivileged=False)["jtop"]
     assert without["socket"] is None or without["socket_permission"]

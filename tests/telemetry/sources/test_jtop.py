@@ -214,7 +214,7 @@ def test_a_service_that_cannot_be_had_is_told_with_the_way_out(
         (
             "4.3.2",
             "7.2.2",
-            'upgrade the service: sudo pip install -U "jetson-stats~=7.2.0", then '
+            'upgrade the service: sudo pip3 install -U "jetson-stats~=7.2.0", then '
             "sudo systemctl restart jtop.service",
         ),
         ("4.2.2", "4.2.1", 'upgrade the client: py -m pip install "jetson-stats~=4.2.0"'),
@@ -222,8 +222,9 @@ def test_a_service_that_cannot_be_had_is_told_with_the_way_out(
     ],
 )
 def test_s29_both_versions_and_the_side_to_upgrade_are_named(
-    service: str, client: str, fix: str
+    service: str, client: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(jtop_faults, "_SYSTEM_LIBRARIES", tmp_path)
     told = remedy(
         ClientError(
             error="version", message="", python="py", service_version=service, client_version=client

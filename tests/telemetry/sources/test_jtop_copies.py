@@ -6,6 +6,7 @@ import pytest
 from handmade_tree import put
 
 from edgeprof.hardware.board_files import BoardFiles
+from edgeprof.telemetry.sources import jtop_faults
 from edgeprof.telemetry.sources.jtop_copies import Installs, find_installs, same_release
 from edgeprof.telemetry.sources.jtop_faults import installation_fault
 
@@ -103,6 +104,19 @@ def test_i07_a_client_without_its_service_is_told_how_to_get_one(tmp_path: Path)
     reason, fix = fault(installs(tmp_path))
     assert "the client of jetson-stats 7.2.2 is here, its service is not" in reason
     assert fix == "sudo jtop --install-service"
+
+
+def test_i07_a_client_of_a_release_that_installs_no_service_is_installed_again_by_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = f"{HOME}/.local/lib/python3.10/site-packages"
+    put(tmp_path, {**metadata(folder, "4.3.2"), f"{HOME}/.local/bin/jtop": "#!"})
+    monkeypatch.setattr(jtop_faults, "_SYSTEM_LIBRARIES", tmp_path / "usr" / "lib")
+    # 4.x has no --install-service: its setup.py installs the service where root runs it
+    assert fault(installs(tmp_path))[1] == 'sudo pip3 install "jetson-stats~=4.3.0"'
+    put(tmp_path, {"/usr/lib/python3.12/EXTERNALLY-MANAGED": "[externally-managed]"})  # PEP 668
+    told = 'sudo pip3 install --break-system-packages "jetson-stats~=4.3.0"'
+    assert fault(installs(tmp_path))[1] == told
 
 
 def test_i07_root_does_not_find_what_lies_in_a_users_folder(tmp_path: Path) -> None:
