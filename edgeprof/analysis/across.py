@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
 from edgeprof.analysis.disturbance import left_out_legs
@@ -17,6 +18,7 @@ from edgeprof.analysis.recorded import missing, recorded
 from edgeprof.analysis.statistics import bootstrap_interval, widening_for
 from edgeprof.analysis.summary import Summary, VariantFigures, without_private
 from edgeprof.analysis.synthetic import synthetic_runs
+from edgeprof.analysis.thinning import Floats
 from edgeprof.analysis.variants import Answer, VariantRuns, variants_of
 from edgeprof.analysis.verdict import NOISE_OF_ONE_REPEAT
 from edgeprof.quantity import Quantity
@@ -130,12 +132,22 @@ def ratio_of(base: Cells, other: Cells, *, source: str) -> Quantity | None:
     repeats apart. None where one has nothing."""
     if not base or not other:
         return None
-    sides = (_Side(base), _Side(other))
-    value = sides[1].rate / sides[0].rate
-    paired = set(sides[0].prompts) == set(sides[1].prompts)
-    draw = _drawn_together(sides, value) if paired else _drawn_apart(sides, value)
+    paired = _prompts(base) == _prompts(other)
+    ours = _Side(base, list(dict.fromkeys(prompt for prompt, _ in base)))
+    theirs = _Side(other, ours.prompts if paired else list(dict.fromkeys(p for p, _ in other)))
+    value = theirs.rate / ours.rate
+
+    def draw(rng: random.Random) -> float:
+        rows = ours.draw_prompts(rng)
+        more_rows = rows if paired else theirs.draw_prompts(rng)
+        means = ours.means(ours.draw_repeats(rng)), theirs.means(theirs.draw_repeats(rng))
+        if paired:  # what was left out leaves cells empty: a prompt counts where both have it
+            rows = more_rows = rows * ~np.isnan(means[0][0] + means[1][0])
+        base_rate = _weighted_rate(means[0], rows)
+        return _weighted_rate(means[1], more_rows) / base_rate if base_rate else value
+
     n = min(len(_all(base)), len(_all(other)))
-    spread = (paired and len(sides[0].prompts) > 1) or all(side.varies for side in sides)
+    spread = (paired and len(ours.prompts) > 1) or (ours.varies and theirs.varies)
     low, high = bootstrap_interval(n, draw) if spread else (None, None)
     if value and low is not None and high is not None:  # few answers make percentiles too narrow
         wide = widening_for(n)
@@ -143,64 +155,52 @@ def ratio_of(base: Cells, other: Cells, *, source: str) -> Quantity | None:
     return Quantity(value=value, low=low, high=high, n=n, kind="measured", source=source)
 
 
-def _drawn_together(sides: "tuple[_Side, _Side]", value: float) -> Callable[[random.Random], float]:
-    """The ratio of a draw; ``value`` where the draw has nothing. What was left out of a session
-    leaves cells empty: a prompt counts where both have it."""
-    prompts = sides[0].prompts
-
-    def draw(rng: random.Random) -> float:
-        rows = rng.choices(prompts, k=len(prompts))
-        repeats = [side.draw_repeats(rng) for side in sides]
-        base, other = [], []
-        for row in rows:
-            ours, theirs = sides[0].mean(row, repeats[0]), sides[1].mean(row, repeats[1])
-            if ours is not None and theirs is not None:
-                base.append(ours)
-                other.append(theirs)
-        return _rate(other) / base_rate if (base_rate := _rate(base)) else value
-
-    return draw
-
-
-def _drawn_apart(sides: "tuple[_Side, _Side]", value: float) -> Callable[[random.Random], float]:
-    """The same, each session with as many of its own prompts."""
-
-    def draw(rng: random.Random) -> float:
-        drawn = []
-        for side in sides:
-            rows = rng.choices(side.prompts, k=len(side.prompts))
-            repeats = side.draw_repeats(rng)
-            drawn.append([cell for row in rows if (cell := side.mean(row, repeats)) is not None])
-        base, other = drawn
-        return _rate(other) / base_rate if other and (base_rate := _rate(base)) else value
-
-    return draw
-
-
 class _Side:
-    """One session's cells, ready to be drawn from."""
+    """One session's cells, prompts by repeats, ready to be drawn from."""
 
-    def __init__(self, cells: Cells) -> None:
-        self._cells = cells
-        self.prompts = list(dict.fromkeys(prompt for prompt, _ in cells))
+    def __init__(self, cells: Cells, prompts: Sequence[str]) -> None:
+        self.prompts = list(prompts)
         self.repeats = list(dict.fromkeys(repeat for _, repeat in cells))
         self.varies = max(len(self.prompts), len(self.repeats)) > 1
+        rows, columns = _places(self.prompts), _places(self.repeats)
+        self._table = np.zeros((3, len(rows), len(columns)))  # above, below, and how many
+        for (prompt, repeat), same in cells.items():
+            for cell in same:
+                self._table[:, rows[prompt], columns[repeat]] += (cell.above, cell.below, 1.0)
 
     @property
     def rate(self) -> float:
-        means = (self.mean(prompt, self.repeats) for prompt in self.prompts)
-        return _rate([cell for cell in means if cell is not None])
+        means = self.means(np.ones(len(self.repeats)))
+        return _weighted_rate(means, np.ones(len(self.prompts)))
 
-    def draw_repeats(self, rng: random.Random) -> list[int]:
-        return rng.choices(self.repeats, k=len(self.repeats))
+    def draw_prompts(self, rng: random.Random) -> Floats:
+        """How often each was drawn."""
+        return _drawn(len(self.prompts), rng)
 
-    def mean(self, prompt: str, repeats: Sequence[int]) -> Cell | None:
-        """Of a prompt's answers in those repeats; None where there are none."""
-        found = [cell for repeat in repeats for cell in self._cells.get((prompt, repeat), ())]
-        if not found:
-            return None
-        above, below = (sum(column) / len(found) for column in zip(*found, strict=True))
-        return Cell(above, below)
+    def draw_repeats(self, rng: random.Random) -> Floats:
+        return _drawn(len(self.repeats), rng)
+
+    def means(self, repeats: Floats) -> Floats:
+        """Of each prompt what is above and below the line, over its answers in repeats that count
+        so often; NaN where it has none."""
+        *sums, count = self._table @ repeats
+        with np.errstate(invalid="ignore"):
+            means: Floats = np.array(sums) / count
+        return means
+
+
+def _places(names: Sequence[Any]) -> dict[Any, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+def _drawn(count: int, rng: random.Random) -> Floats:
+    return np.bincount(rng.choices(range(count), k=count), minlength=count).astype(float)
+
+
+def _weighted_rate(means: Floats, weights: Floats) -> float:
+    """0 where nothing was drawn that has an answer."""
+    above, below = np.nan_to_num(means) @ (weights * ~np.isnan(means[0]))
+    return float(above / below) if below else 0.0
 
 
 class _Key(NamedTuple):
@@ -243,7 +243,7 @@ def _ratio(key: _Key, place: int, base: Cells, other: Cells) -> Ratio | None:
     if not base or not other:
         return None
     ours, theirs = _shared(base, other)
-    base_value, value = _Side(ours).rate, _Side(theirs).rate
+    base_value, value = (_Side(one, sorted(_prompts(one))).rate for one in (ours, theirs))
     if not base_value:
         return None
     prompts = len(_prompts(ours))
@@ -263,7 +263,7 @@ def _ratio(key: _Key, place: int, base: Cells, other: Cells) -> Ratio | None:
         paired=paired,
         prompts=prompts if paired else None,
         prompts_left_out=len(_prompts(base) | _prompts(other)) - prompts if paired else 0,
-        finding=_finding(ratio, min(len(_Side(cells).repeats) for cells in (ours, theirs))),
+        finding=_finding(ratio, min(len({n for _, n in cells}) for cells in (ours, theirs))),
     )
 
 
@@ -297,11 +297,6 @@ def _finding(ratio: Quantity, repeats: int) -> Finding:
 
 def _all(cells: Cells) -> list[Cell]:
     return [cell for same in cells.values() for cell in same]
-
-
-def _rate(cells: Sequence[Cell]) -> float:
-    below = sum(cell.below for cell in cells)
-    return sum(cell.above for cell in cells) / below if below else 0.0
 
 
 def _head(summary: Summary) -> dict[str, Any]:

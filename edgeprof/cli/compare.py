@@ -65,11 +65,11 @@ def _refusal(conflicts: Sequence["Conflict"], sessions: Sequence[Path]) -> str:
 
 
 def _names(sessions: Sequence[Path]) -> list[str]:
-    """The shortest that tell the files apart: their names, or their whole paths."""
-    stems = [path.stem for path in sessions]
-    if len(set(stems)) == len(stems):
-        return stems
-    paths = [str(path) for path in sessions]
-    return (
-        paths if len(set(paths)) == len(paths) else [f"{p} ({n})" for n, p in enumerate(paths, 1)]
-    )
+    """The shortest that tell the files apart: their names, with as many folders as it takes; one
+    path given twice is numbered."""
+    parts = [(*path.parts[:-1], path.stem) for path in sessions]
+    for depth in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(one[-depth:]) for one in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{path.stem} ({n})" for n, path in enumerate(sessions, 1)]

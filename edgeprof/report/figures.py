@@ -4,6 +4,7 @@ Each figure is a function of plain series, so that what is drawn can be read bac
 """
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,7 @@ _STYLE: Any = {  # matplotlib types its keys one by one
     "svg.fonttype": "path",
 }
 _LONGEST_LABEL = 30
+_STAMP_LETTERS = 60  # of a small font in the width of a column
 _LACKING = "(? stands for characters that the font lacks)"
 _METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None, "Creator": None},
@@ -87,8 +89,9 @@ def save_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
 
 def stamp(figure: Figure, text: str) -> None:
     """Where a figure is from, below all of it: it may be looked at without its report."""
+    lines = [part for line in text.split("\n") for part in textwrap.wrap(line, _STAMP_LETTERS)]
     with style():
-        figure.supxlabel(text, x=0.99, ha="right", fontsize=SMALL_FONT, color="#777777")
+        figure.supxlabel("\n".join(lines), x=0.99, ha="right", fontsize=SMALL_FONT, color="#777777")
 
 
 def make_legible(figure: Figure) -> None:
@@ -113,8 +116,8 @@ def make_legible(figure: Figure) -> None:
         lacking |= any(drawable(name) != name for name in names)
         escaped = [drawable(name).replace("$", r"\$") for name in names]
         axis.set_ticks(axis.get_majorticklocs(), labels=escaped)
-    if lacking and figure.axes:
-        figure.axes[0].set_xlabel(f"{figure.axes[0].get_xlabel()}\n{_LACKING}")
+    if lacking:
+        stamp(figure, f"{_LACKING}\n{figure.get_supxlabel()}")
 
 
 def _texts(figure: Figure) -> Iterator[Text]:

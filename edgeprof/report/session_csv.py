@@ -5,9 +5,10 @@ number is written with a point whatever the machine's language, unless the diale
 """
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from edgeprof.analysis.channels import span_of
 from edgeprof.report.whole_file import whole_file
@@ -15,13 +16,15 @@ from edgeprof.session.columns import QUALITIES
 from edgeprof.session.records import Leg, Session
 
 Dialect = Literal["plain", "decimal-comma"]
+Number: TypeAlias = Callable[[float], str]  # how a dialect writes one
+Cells: TypeAlias = Iterable[Sequence[Any]]
 
 
 class _Table(NamedTuple):
-    """Its columns, and the rows of a session whose time begins at that nanosecond."""
+    """Its columns, and the cells of a session whose time begins at that nanosecond."""
 
     columns: tuple[str, ...]
-    rows: Callable[[Session, int], Iterable[tuple[Any, ...]]]
+    cells: Callable[[Session, int, Number], Cells]
 
 
 def session_csv_names() -> list[str]:
@@ -38,11 +41,10 @@ def write_session_csv(session: Session, folder: Path, dialect: Dialect = "plain"
             whole_file(path) as unfinished,
             unfinished.open("w", encoding="utf-8", newline="") as file,
         ):
-            comma = dialect == "decimal-comma"
-            writer = csv.writer(file, delimiter=";" if comma else ",", lineterminator="\n")
+            delimiter, number = _DIALECTS[dialect]
+            writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
             writer.writerow(table.columns)
-            rows = table.rows(session, start_ns)
-            writer.writerows(map(_with_comma, rows) if comma else map(_plain, rows))
+            writer.writerows(table.cells(session, start_ns, number))
     return folder
 
 
@@ -74,38 +76,65 @@ def _passes(session: Session, start_ns: int) -> Iterator[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-def _samples(session: Session, start_ns: int) -> Iterator[tuple[Any, ...]]:
-    """Straight from the columns: there may be millions."""
+def _samples(session: Session, start_ns: int, number: Number) -> Iterator[Sequence[Any]]:
+    """Straight from the columns, each written as a whole: there may be millions."""
     for signal in session.signals:
+        name, unit, source = (
+            _cell(one, number) for one in (signal.name, signal.unit, signal.source)
+        )
         for part in session.samples.of_signal(signal.id).chunks():
-            starts = ((part.t0_ns - start_ns) / 1e9).tolist()
-            reads = ((part.t1_ns - part.t0_ns) / 1e9).tolist()
-            values, codes = part.value.tolist(), part.quality.tolist()
-            for start_s, read_s, value, code in zip(starts, reads, values, codes, strict=True):
-                yield (
-                    signal.name, signal.unit, signal.source, start_s, read_s,
-                    value if value == value else None, QUALITIES[code],
-                )  # fmt: skip
+            starts = map(number, ((part.t0_ns - start_ns) / 1e9).tolist())
+            reads = map(number, ((part.t1_ns - part.t0_ns) / 1e9).tolist())
+            values = (number(value) if value == value else None for value in part.value.tolist())
+            qualities = (QUALITIES[code] for code in part.quality.tolist())
+            yield from zip(
+                repeat(name), repeat(unit), repeat(source), starts, reads, values, qualities,
+                strict=False,
+            )  # fmt: skip
+
+
+def _plain(value: float) -> str:
+    return f"{value:.10g}"
+
+
+def _with_comma(value: float) -> str:
+    return _plain(value).replace(".", ",")
+
+
+_DIALECTS: dict[Dialect, tuple[str, Number]] = {
+    "plain": (",", _plain), "decimal-comma": (";", _with_comma),
+}  # fmt: skip
+
+
+def _written(
+    rows: Callable[[Session, int], Iterable[tuple[Any, ...]]],
+) -> Callable[[Session, int, Number], Cells]:
+    """The rows with their values as cells."""
+
+    def cells(session: Session, start_ns: int, number: Number) -> Cells:
+        return ([_cell(value, number) for value in row] for row in rows(session, start_ns))
+
+    return cells
 
 
 _WHEN = ("start_s", "duration_s")
 TABLES = {
     "legs": _Table(
-        ("leg_id", "name", "kind", "variant", "repeat", "warmup", "status", *_WHEN), _legs
+        ("leg_id", "name", "kind", "variant", "repeat", "warmup", "status", *_WHEN), _written(_legs)
     ),
     "rounds": _Table(
         (
             "round_id", "leg_id", "variant", "request_id", "drafted_tokens", "evaluated_tokens",
             "accepted_tokens", "emitted_tokens", *_WHEN, "warmup",
         ),
-        _rounds,
+        _written(_rounds),
     ),
     "passes": _Table(
         (
             "pass_id", "leg_id", "variant", "request_id", "round_id", "phase", "model", "provider",
             "stream", "tokens", "context_tokens", *_WHEN, "warmup",
         ),
-        _passes,
+        _written(_passes),
     ),
     "samples": _Table(
         ("signal", "unit", "source", "start_s", "read_s", "value", "quality"), _samples
@@ -131,23 +160,12 @@ def _times(t0_ns: int, t1_ns: int | None, start_ns: int) -> tuple[float, float |
     return (t0_ns - start_ns) / 1e9, None if t1_ns is None else (t1_ns - t0_ns) / 1e9
 
 
-def _plain(row: tuple[Any, ...]) -> list[Any]:
-    return [_cell(value) for value in row]
-
-
-def _with_comma(row: tuple[Any, ...]) -> list[Any]:
-    return [
-        _cell(value).replace(".", ",") if isinstance(value, float) else _cell(value)
-        for value in row
-    ]
-
-
-def _cell(value: Any) -> Any:
+def _cell(value: Any, number: Number) -> Any:
     """Unknown is empty; no cell of text is a formula to a spreadsheet."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return f"{value:.10g}"
+        return number(value)
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return value

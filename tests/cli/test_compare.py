@@ -70,6 +70,15 @@ def test_no_difference_is_said(session_file: Path) -> None:
     assert "What differs" not in result.stdout
 
 
+def test_names_are_as_short_as_tells_the_files_apart(session_file: Path, tmp_path: Path) -> None:
+    paths = [tmp_path / "runs" / day / "run.sqlite" for day in ("monday", "tuesday")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        shutil.copyfile(session_file, path)
+    assert "tuesday/run against monday/run: " in compare(*paths).stdout
+    assert "made (2) against made (1): " in compare(session_file, session_file).stdout
+
+
 def test_one_recording_twice_is_called_so(session_file: Path, fast: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.sqlite"
     shutil.copyfile(session_file, copy)

@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from edgeprof.errors import EnvironmentFault, UsageFault
-from edgeprof.report.figures import make_legible, rates_figure, save_figure
+from edgeprof.report.figures import make_legible, rates_figure, save_figure, stamp
 
 RATES = {"fp32": [50.0, 40.0], "int4": [100.0]}
 
@@ -65,8 +68,8 @@ def test_p03_names_that_the_font_lacks_are_marked_with_one_note(tmp_path: Path) 
     save_figure(figure, tmp_path / "figure.png")  # a warning of matplotlib would be an error here
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == ["????-7B", r"a \$ and a _\$"]  # escaped: no formula
-    label = figure.axes[0].get_xlabel()
-    assert label == "decode tokens/s\n(? stands for characters that the font lacks)"
+    assert figure.axes[0].get_xlabel() == "decode tokens/s"
+    assert figure.get_supxlabel() == "(? stands for characters that the font lacks)"
 
 
 def test_p03_what_can_be_drawn_is_left_alone() -> None:
@@ -74,6 +77,20 @@ def test_p03_what_can_be_drawn_is_left_alone() -> None:
     make_legible(figure)
     assert figure.axes[0].get_yticklabels()[0].get_text() == "Größe"
     assert figure.axes[0].get_xlabel() == "decode tokens/s"
+
+
+def test_what_stands_below_a_figure_lies_within_it() -> None:
+    """The name of a real board, and names that the font lacks beside a narrow chart."""
+    board = "NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super"
+    names = {f"通义千问 and a name as long as it gets k={k}": [50.0] for k in (1, 2)}
+    for figure in (rates_figure(names), rates_figure({"fp32": [50.0]})):
+        stamp(figure, f"{board}, 2026-11-30, simulated and replayed samples")
+        make_legible(figure)
+        canvas: Any = FigureCanvasAgg(figure)
+        canvas.draw()
+        (below,) = (one for one in figure.findobj(Text) if board[:20] in one.get_text())
+        drawn, whole = below.get_window_extent(), figure.bbox
+        assert whole.x0 <= drawn.x0 and drawn.x1 <= whole.x1 and whole.y0 <= drawn.y0
 
 
 def test_names_too_long_for_a_column_lose_their_middle(tmp_path: Path) -> None:

@@ -322,4 +322,4 @@ def test_p03_a_model_of_any_name_can_be_drawn() -> None:
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()  # a warning of matplotlib would be an error here
     assert figure.axes[0].get_title(loc="left") == "????-7B $x_ ?"
-    assert "(? stands for characters that the font lacks)" in figure.axes[0].get_xlabel()
+    assert figure.get_supxlabel() == "(? stands for characters that the font lacks)"
