@@ -127,6 +127,7 @@ ELSEWHERE = {
     "sudo update-binfmts": f"{ROOT_ONLY}seen by hand, docs/aarch64.md",
     "sudo debootstrap": f"{ROOT_ONLY}seen by hand, docs/aarch64.md",
     "sudo chroot root": f"{ROOT_ONLY}seen by hand, docs/aarch64.md",
+    "sudo env QEMU_CPU=cortex-a72 chroot root": f"{ROOT_ONLY}seen by hand, docs/aarch64.md",
     "sudo mount": f"{ROOT_ONLY}seen by hand, docs/aarch64.md",
     "sudo mkdir root/repo": f"{ROOT_ONLY}seen by hand, docs/aarch64.md",
     "sudo cp -r tests": f"{ROOT_ONLY}seen by hand, docs/aarch64.md",
