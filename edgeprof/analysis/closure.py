@@ -5,6 +5,7 @@ left over is interference. Pure arithmetic.
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ from edgeprof.analysis.held_bytes import (
     trace_of,
     widened_band,
 )
-from edgeprof.analysis.statistics import resampled
+from edgeprof.analysis.statistics import percentile, resampled
 from edgeprof.analysis.variants import Answer, VariantRuns
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import Leg, ModelRecord
@@ -90,6 +91,9 @@ def _close(
         return "not every kind of pass in it was held"
     measured, by_phase = estimate
     held = sum(by_phase.values())
+    drawn = _draws(windows, figures, models)
+    if held <= 0 or percentile([one.held for one in drawn], 0.05) <= 0:
+        return "the counter does not tell the held passes from idleness"
     return Closure(
         variant=run.name,
         answers=len(windows),
@@ -97,22 +101,34 @@ def _close(
         held_bytes=held,
         held_bytes_by_phase=by_phase,
         measured_bytes=measured,
-        interference_frac=_interference(measured / held - 1, windows, figures, models),
+        interference_frac=_interference(measured / held - 1, drawn, len(windows)),
     )
 
 
-def _interference(
-    value: float, windows: Sequence[_Window], figures: Held, models: Mapping[str, ModelRecord]
-) -> Quantity:
+class _Drawn(NamedTuple):
+    """Bytes of one draw of the bootstrap."""
+
+    measured: float
+    held: float
+
+
+def _draws(
+    windows: Sequence[_Window], figures: Held, models: Mapping[str, ModelRecord]
+) -> list[_Drawn]:
+    """Over answers and held legs."""
     rng = random.Random(_SEED)
-    drawn = [_balance(resampled(windows, rng), draw, models) for draw in figures.draws]
-    ratios = [one[0] / sum(one[1].values()) - 1 for one in drawn if one is not None]
-    low, high = widened_band(value, ratios, len(windows))
+    drawn = (_balance(resampled(windows, rng), draw, models) for draw in figures.draws)
+    return [_Drawn(one[0], sum(one[1].values())) for one in drawn if one is not None]
+
+
+def _interference(value: float, drawn: Sequence[_Drawn], answers: int) -> Quantity:
+    ratios = [one.measured / one.held - 1 for one in drawn if one.held > 0]
+    low, high = widened_band(value, ratios, answers)
     return Quantity(
         value=value,
         low=low,
         high=high,
-        n=len(windows),
+        n=answers,
         kind="measured",
         source="bytes seen while decoding over held bytes x passes, less 1; 90 % bootstrap over "
         "answers and held legs",
@@ -157,4 +173,4 @@ def _balance(
             record = models.get(model)
             kv_bytes = 0 if record is None else record.kv_bytes_per_token or 0
             held[phase] += count * expected + kv_bytes * (depth - count * held_depth)
-    return (measured, dict(held)) if sum(held.values()) > 0 else None
+    return measured, dict(held)

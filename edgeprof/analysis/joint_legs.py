@@ -212,8 +212,10 @@ class _Reduction:
     def _target_bytes(self) -> Quantity | None:
         """Measured in the legs alone where there is a counter, else from the model's size."""
         measured = self._measured_bytes(self._alone, "target")
-        if measured is not None or self._model is None:
-            return measured
+        if measured is not None:
+            return _if_seen(measured)
+        if self._model is None:
+            return None
         passes = [p for s in self._alone for p in s.target]
         return self._modelled_bytes(self._model, passes)
 
@@ -223,7 +225,7 @@ class _Reduction:
         solo = [s for s in self._stretches if _text(s.leg, "antagonist") == name and not s.target]
         measured = self._measured_bytes(solo, "antagonist")
         if measured is not None:
-            return measured
+            return _if_seen(measured)
         own = [s for s in self._stretches if _text(s.leg, "antagonist") == name]
         if kind == "model":
             model = self._models.get(name)
@@ -276,6 +278,13 @@ class _Reduction:
         peak = bytes_per_clock * statistics.fmean(means)
         sustained = None if share is None else share * peak
         return {"peak_bytes_per_s": peak, "sustained_bytes_per_s": sustained}
+
+
+def _if_seen(measured: Quantity) -> Quantity | None:
+    """None where the traffic is not told from that of idleness: the caches may serve the passes, or
+    the counter follows nothing."""
+    least = measured.value if measured.low is None else measured.low
+    return measured if least is not None and least > 0 else None
 
 
 def _passes_within(stretch: _Stretch) -> float:

@@ -165,6 +165,22 @@ def test_a_pass_that_was_not_held_leaves_the_balance_open(session: Callable[...,
     assert attribution.not_closed == ["t+d k=3: not every kind of pass in it was held"]
 
 
+def test_passes_that_the_counter_does_not_see_are_not_closed(tmp_path: Path) -> None:
+    """A model in the caches moves 0.1 MB a pass beside 1 GB/s of idle traffic and 3 % of noise."""
+    cached = small()._replace(
+        passes={
+            "decode": Work(1e5, 0.1), "verify": Work(1e5, 0.12), "draft": Work(1e5, 0.02),
+        },
+        counter=Counter(kind="exponential", window_s=0.4, noise=0.03, offset_s=0.0),
+    )  # fmt: skip
+    script = Script(cached, seed=4, leg_s=3.0, repeats=2, duty=False, answers=2, answer_s=6.0)
+    write(tmp_path / "s.sqlite", script, 4)
+    attribution = found(tmp_path / "s.sqlite")
+    assert attribution.refused is None and attribution.closure == []
+    reason = "t+d k=3: the counter does not tell the held passes from idleness"
+    assert attribution.not_closed == [reason]
+
+
 def test_nothing_is_said_where_nothing_was_asked(session: Callable[..., Path]) -> None:
     stored = read_session(session())
     bare = replace(stored, signals=[], samples=[])

@@ -178,6 +178,28 @@ def test_bytes_with_a_counter_are_measured(bench: Bench) -> None:
     assert total.value == pytest.approx(12e9, rel=0.01)
 
 
+def test_passes_that_the_counter_does_not_see_have_no_bytes(bench: Bench) -> None:
+    """Whatever runs, it shows about 20 GB/s: no bytes are taken from the model's file in place of
+    that, and kappa is not told."""
+    maker = bench.maker
+    start_ns = maker.now
+    maker.leg("idle", "idle")
+    maker.now += 3 * S
+    maker.end_leg()
+    for repeat in (1, 2, 3):
+        bench.alone(repeat)
+        bench.solo(repeat)
+        bench.leg(repeat, target_ms=125, passes=24, stream_ms=10, streams=300, **READ)
+    times = range(start_ns, maker.now, 10 * MS)
+    noisy = [(t, 20e9 + 1e6 * (i * 7919 % 101 - 50)) for i, t in enumerate(times)]
+    maker.signal("dram_bandwidth_bytes_per_s", "B/s", noisy)
+    found = bench.found()
+    assert found.pass_bytes is None
+    (curve,) = found.curves
+    assert curve.pass_bytes is None and curve.kappa is None
+    assert curve.reason == "the bytes of a target pass are not known"
+
+
 def test_a_clock_that_changed_is_the_reason_for_no_comparison(bench: Bench) -> None:
     maker = bench.maker
     start_ns = maker.now
