@@ -78,7 +78,7 @@ class Gpus(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Crash(Known, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What mends an import that is killed by ``signal``."""
+    """What mends an import that is killed by ``signal``, or fails with those words."""
 
     package: Text
     machine: Text

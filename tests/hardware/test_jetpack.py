@@ -79,6 +79,7 @@ def test_i10_what_mends_a_numpy_that_dies() -> None:
     assert crash_fix("numpy", "aarch64", "the import was killed by SIGILL") == fix
     assert crash_fix("numpy", "x86_64", "the import was killed by SIGILL") is None
     assert crash_fix("numpy", "aarch64", "ModuleNotFoundError") is None
+    assert crash_fix("numpy", "aarch64", "ArithmeticError: it multiplies matrices wrong") == fix
 
 
 def test_a_key_that_is_not_known_is_named(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ import os
 import platform
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from edgeprof.profiling import doctor_packages
@@ -14,6 +17,7 @@ from edgeprof.profiling.doctor_packages import (
     import_faults,
     read_packages,
 )
+from edgeprof.profiling.import_probe import multiplies
 
 
 @pytest.fixture
@@ -53,6 +57,22 @@ def test_i10_numpy_that_dies_is_broken_and_mended_on_its_machine(
     assert numpy.reason == "the import was killed by SIGILL"
     assert found["onnx"].state == "ok"  # which imports numpy, and is not to blame
     assert found["psutil"].state == "ok"
+
+
+class Wrong(np.ndarray):
+    """Floats whose product is off by one in a place."""
+
+    def __matmul__(self, other: Any) -> Any:
+        product = super().__matmul__(other)
+        if product.dtype.kind == "f":
+            product[-1, -1] += 1
+        return product
+
+
+def test_i10_numpy_has_to_multiply_right_too() -> None:
+    assert multiplies(np)
+    wrong = SimpleNamespace(arange=lambda count: np.arange(count).view(Wrong))
+    assert not multiplies(wrong)
 
 
 def test_i03_a_module_that_was_compiled_against_numpy_1_says_so(modules: Path) -> None:
