@@ -45,7 +45,7 @@ _STYLE: Any = {  # matplotlib types its keys one by one
     "svg.fonttype": "path",
 }
 _LONGEST_LABEL = 30
-_STAMP_LETTERS = 60  # of a small font in the width of a column
+_STAMP_LETTERS = 70  # of a small font in the width of a column
 _LACKING = "(? stands for characters that the font lacks)"
 _METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None, "Creator": None},
