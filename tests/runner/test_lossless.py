@@ -1,11 +1,12 @@
 """Speculative greedy output equals plain greedy output, token for token, on the real model.
 
 The reference is plain one-token decoding of the same graph: its attention is padded, so that all
-passes agree. At least 2 000 tokens a variant.
+passes agree. At least 2 000 tokens a variant in 4 bits, whose activations are rounded, and half as
+many in fp32, which takes several times as long.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -71,9 +72,12 @@ def draft(converted: Callable[..., DecoderFolder]) -> OrtModel:
     return OrtModel.open(converted("draft", "as-is"), threads=1, capacity=512)
 
 
-@pytest.mark.parametrize("weights", ["fp32", "as-is"])
+@pytest.mark.parametrize(("weights", "texts"), [("fp32", PROMPTS[:3]), ("as-is", PROMPTS)])
 def test_speculative_output_is_plain_output(
-    weights: str, converted: Callable[..., DecoderFolder], draft: OrtModel
+    weights: str,
+    texts: Sequence[str],
+    converted: Callable[..., DecoderFolder],
+    draft: OrtModel,
 ) -> None:
     from tokenizers import Tokenizer
 
@@ -81,13 +85,13 @@ def test_speculative_output_is_plain_output(
     tokenizer = Tokenizer.from_file(str(folder.tokenizer_path))
     prompts = [
         tokenizer.encode(f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n").ids
-        for text in PROMPTS
+        for text in texts
     ]
     target = OrtModel.open(folder, threads=2, capacity=512)
     assert probe_agreement(target).one_token_passes_agree
     plain, _ = answers(target, prompts, None, 0)
-    assert sum(map(len, plain)) >= 2000
+    assert sum(map(len, plain)) >= 2000 * len(texts) / len(PROMPTS)
     for drafter, draft_tokens in ((NgramDrafter(), 3), (ModelDrafter(draft), 2)):
         speculative, accepted = answers(target, prompts, drafter, draft_tokens)
         assert speculative == plain
-        assert accepted > 300  # and not because nothing was ever drafted
+        assert accepted > 50 * len(texts)  # and not because nothing was ever drafted
