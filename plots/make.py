@@ -34,7 +34,7 @@ GALLERY = {  # file name without suffix -> what ``edgeprof`` is called with
 
 
 # Sessions of which every figure of ``edgeprof report`` is kept, in a folder of the same name.
-MEASURED = ("cpu", "cpu-contention", "emulated-orin-nano", "scripted")
+MEASURED = ("cpu", "cpu-repeats", "cpu-contention", "emulated-orin-nano", "scripted")
 
 
 def drawn_rows(figure: Any) -> str:
