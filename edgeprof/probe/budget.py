@@ -15,6 +15,14 @@ _PROCESS_ADDRESSES = 1 << 30
 # 2.3 with 4 bits and at 1.9 with fp32, onnxruntime 1.32 on x86.
 LOADING_FACTOR = 2.5
 _CGROUP = Path("sys/fs/cgroup")
+# What is streamed through a cache of which fewer fit is no measure of the memory.
+FEWEST_CACHES = 2
+
+
+def beyond_cache_bytes(cache_bytes: int, caches: int, least_bytes: int, most_bytes: int) -> int:
+    """So many times the last level of cache between the two sizes, and never less than twice it."""
+    many = min(caches * cache_bytes, most_bytes)
+    return max(many, FEWEST_CACHES * cache_bytes, least_bytes)
 
 
 def affordable_bytes(root: Path = Path("/")) -> int | None:

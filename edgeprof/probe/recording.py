@@ -36,7 +36,12 @@ from edgeprof.hardware.measured import (
 )
 from edgeprof.hardware.memory_state import read_memory_state
 from edgeprof.models.spec import ModelSpec
-from edgeprof.probe.budget import LOADING_FACTOR, affordable_bytes
+from edgeprof.probe.budget import (
+    FEWEST_CACHES,
+    LOADING_FACTOR,
+    affordable_bytes,
+    beyond_cache_bytes,
+)
 from edgeprof.probe.calibration import board_counts, calibrate_board
 from edgeprof.probe.conditions import Watcher, disturbances
 from edgeprof.probe.parts import PartRuns, run_part
@@ -54,10 +59,9 @@ _ROWS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64]
 _TOKENS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32]
 # Memory that no cache holds: many times the last level, as that of a virtual machine's host may be
 # larger than it is told, or what is ample where nothing is told. A pass over memory is soon done, a
-# product is not.
-_CACHES, _LEAST_BYTES = 8, 64 << 20
-_STREAM_CACHES, _STREAM_LEAST_BYTES = 16, 256 << 20
-_FEWEST_CACHES = 2
+# product is not. Of a cache of hundreds of MiB fewer are enough: a probe is to take two minutes.
+_CACHES, _LEAST_BYTES, _MOST_BYTES = 8, 64 << 20, 768 << 20
+_STREAM_CACHES, _STREAM_LEAST_BYTES, _STREAM_MOST_BYTES = 16, 256 << 20, 3 << 29
 _STREAM_BUDGET_S, _PRODUCT_BUDGET_S, _MODEL_BUDGET_S = 1.5, 6.0, 20.0
 _SAMPLE_EVERY_S = 0.5
 _BEFORE_S = 1.0
@@ -195,7 +199,7 @@ class _Probe:
     def _kernel(self, kernel: Kernel, sampler: SamplerLink) -> PartRuns:
         job = self._job(
             part="product",
-            size_bytes=self._room_for(_CACHES, _LEAST_BYTES),
+            size_bytes=self._room_for(_CACHES, _LEAST_BYTES, _MOST_BYTES),
             sizes=list(self._request.rows),
             weights=kernel.weights,
             accuracy_level=kernel.accuracy_level,
@@ -237,16 +241,17 @@ class _Probe:
         )
 
     def _stream_bytes(self) -> int:
-        return self._room_for(_STREAM_CACHES, _STREAM_LEAST_BYTES)
+        return self._room_for(_STREAM_CACHES, _STREAM_LEAST_BYTES, _STREAM_MOST_BYTES)
 
-    def _room_for(self, caches: int, least_bytes: int) -> int:
-        """What is streamed: so many times the last level of cache, as far as there is room. Raises
-        EnvironmentFault where that is so little that a cache would be measured."""
+    def _room_for(self, caches: int, least_bytes: int, most_bytes: int) -> int:
+        """What is streamed: so many times the last level of cache, within the two sizes, as far as
+        there is room. Raises EnvironmentFault where a cache would be measured."""
+        cache_bytes = self._cache_bytes or 0
         wanted = self._request.size_bytes
         if wanted is None:
-            wanted = max(caches * (self._cache_bytes or 0), least_bytes)
+            wanted = beyond_cache_bytes(cache_bytes, caches, least_bytes, most_bytes)
         room = affordable_bytes(self._root)
-        least = min(_FEWEST_CACHES * (self._cache_bytes or 0), wanted)
+        least = min(FEWEST_CACHES * cache_bytes, wanted)
         if room is not None and room < max(least, 1 << 20):
             raise EnvironmentFault(
                 f"there is room for {room >> 20} MiB of weights, and {least >> 20} MiB are needed"
