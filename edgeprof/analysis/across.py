@@ -20,7 +20,7 @@ from edgeprof.analysis.summary import Summary, VariantFigures, without_private
 from edgeprof.analysis.synthetic import synthetic_runs
 from edgeprof.analysis.thinning import Floats
 from edgeprof.analysis.variants import Answer, VariantRuns, variants_of
-from edgeprof.analysis.verdict import NOISE_OF_ONE_REPEAT
+from edgeprof.analysis.verdict import side_of_one
 from edgeprof.quantity import Quantity
 from edgeprof.session.records import Session
 
@@ -287,12 +287,8 @@ def _finding(ratio: Quantity, repeats: int) -> Finding:
     low, high, value = ratio.low, ratio.high, ratio.value
     if low is None or high is None or value is None:
         return "noise not known"
-    if repeats < 2:
-        low = min(low, value * (1 - NOISE_OF_ONE_REPEAT))
-        high = max(high, value * (1 + NOISE_OF_ONE_REPEAT))
-    if low > 1:
-        return "higher"
-    return "lower" if high < 1 else "no difference beyond noise"
+    findings: dict[int, Finding] = {1: "higher", -1: "lower"}
+    return findings.get(side_of_one(value, low, high, repeats), "no difference beyond noise")
 
 
 def _all(cells: Cells) -> list[Cell]:

@@ -17,7 +17,7 @@ Outcome = Literal["pays", "does not pay", "no difference beyond noise", "not com
 # With a single repeat nobody knows how one run of a variant differs from the next. On an otherwise
 # idle machine that is commonly a few per cent, so such a speed-up must differ from 1 by more than
 # this, whatever the spread between its prompts says.
-NOISE_OF_ONE_REPEAT = 0.10
+_NOISE_OF_ONE_REPEAT = 0.10
 
 # Drafting cannot make a target pass cheaper than it is on its own. Where the run says so by this
 # factor (far beyond the noise of medians), the plain variant ran on a disturbed machine.
@@ -62,12 +62,17 @@ def _outcome(speedup: Quantity, repeats: int) -> Outcome:
     value = speedup.value or 0.0
     low = value if speedup.low is None else speedup.low
     high = value if speedup.high is None else speedup.high
+    outcomes: dict[int, Outcome] = {1: "pays", -1: "does not pay"}
+    return outcomes.get(side_of_one(value, low, high, repeats), "no difference beyond noise")
+
+
+def side_of_one(value: float, low: float, high: float, repeats: int) -> int:
+    """Of a ratio and its interval over so many repeats: 1 above 1, -1 below, 0 where noise may be
+    all of it."""
     if repeats < 2:
-        low = min(low, value * (1 - NOISE_OF_ONE_REPEAT))
-        high = max(high, value * (1 + NOISE_OF_ONE_REPEAT))
-    if low > 1:
-        return "pays"
-    return "does not pay" if high < 1 else "no difference beyond noise"
+        low = min(low, value * (1 - _NOISE_OF_ONE_REPEAT))
+        high = max(high, value * (1 + _NOISE_OF_ONE_REPEAT))
+    return int(low > 1) or -int(high < 1)
 
 
 def _disturbance(cost: RoundCost, held: float) -> Limit:
