@@ -127,7 +127,7 @@ _FORMS: dict[str, Callable[[], _Files]] = {
 )
 @click.option(
     "--contention",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="SESSION",
     help="A session of edgeprof contend on this machine, whose kappa the verdict is to use.",
 )
