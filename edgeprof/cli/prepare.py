@@ -55,11 +55,16 @@ def _tell_as_it_is(key: str, use: ModelUse, found: str, talk: Talk) -> None:
     if not _is_onnx(found):
         return
     asked = [name for name in ("requantise", "head_rows") if getattr(use, name)]
-    manifest = read_decoder_folder(Path(found)).manifest
-    if use.weights not in ("as-is", manifest and manifest.weights):
+    if use.weights != "as-is" and not _has_form(found, use.weights):
         asked.insert(0, "weights")
     if asked:
         talk(f"{key}: {found} is run as it is; {', '.join(asked)} changes nothing")
+
+
+def _has_form(found: str, weights: str) -> bool:
+    """Whether the folder is a conversion to that form."""
+    manifest = read_decoder_folder(Path(found)).manifest
+    return manifest is not None and manifest.weights == weights
 
 
 def _decoder(use: ModelUse, folder: Path, talk: Talk) -> DecoderFolder:

@@ -22,10 +22,8 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _PROBE = "import importlib.util, sys; sys.exit(importlib.util.find_spec('jtop') is None)"
 _PROBE_TIMEOUT_S = 4.0
 _READS_THOR = [7, 2]
-_INSTALLS_SERVICE = [
-    7,
-    0,
-]  # older ones have no such option: pip installs the service, if root calls
+# Older ones have no such option: there pip installs the service, if root calls it.
+_INSTALLS_SERVICE = [7, 0]
 _RESTART_SERVICE = "sudo systemctl restart jtop.service"
 _SYSTEM_LIBRARIES = Path("/usr/lib")  # where a distribution marks its Python as its own (PEP 668)
 
