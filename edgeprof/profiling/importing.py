@@ -246,6 +246,7 @@ class _Import:
         self._lanes[name] = _Lane(signal.id, Judge(name, _SOURCE, self._board, self._scene))
 
     def _put(self, name: str, lane: "_Lane", reading: Reading, t_ns: int) -> None:
+        reading = lane.judge.of_one_clock(reading, t_ns)
         finding = None if reading.value is None else lane.judge(reading.value, t_ns)
         if finding is not None:
             self._doubt(name, lane, finding, t_ns)

@@ -7,7 +7,7 @@ load on the CPU alone looks just so.
 
 from typing import Literal, NamedTuple
 
-from edgeprof.telemetry.source import BoardFigures
+from edgeprof.telemetry.source import BoardFigures, Reading
 
 _RANGES = {
     "emc_busy_frac": (0.0, 1.05),
@@ -35,6 +35,7 @@ _ZEROS_IN_A_ROW = 20
 _GPU_BUSY_FRAC = 0.8
 _ABOVE_PEAK = 1.05  # what rounding and the edges of windows may add
 _FRESH_NS = 5_000_000_000
+_TWO_CLOCKS = "the clock fell within the time that this reading averages"
 
 
 class Finding(NamedTuple):
@@ -109,6 +110,18 @@ class Judge:
         self._counts_zeros = name in _NOT_ZERO_BESIDE_BUSY_GPU
         self._zeros = 0
         self._zero_since_ns = 0
+
+    def of_one_clock(self, reading: Reading, t_ns: int) -> Reading:
+        """The reading; without its value where that is an average over a fall of the EMC clock,
+        divided by the clock after it: no share of any clock, and nothing wrong with the counter."""
+        value = reading.value
+        if self._name != "emc_busy_frac" or value is None or value <= self._high:
+            return reading
+        clock_hz = self._scene.present("emc_clock_hz", self._source, t_ns)
+        highest_hz = self._scene.highest_emc_clock_hz
+        if clock_hz is None or highest_hz is None or value * clock_hz > self._high * highest_hz:
+            return reading
+        return Reading(None, reading.raw or f"{value:g}", reason=_TWO_CLOCKS)
 
     def __call__(self, value: float, t_ns: int) -> Finding | None:
         """What speaks against a reading; None where nothing does."""

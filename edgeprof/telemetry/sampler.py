@@ -219,7 +219,7 @@ class Sampler:
 
     def _pass_on(self, lane: "_Lane", reading: Reading, t0_ns: int, t1_ns: int) -> None:
         """Emit a reading where its source serves the signal, marked where it is not believed."""
-        value, raw, quality, reason = reading
+        value, raw, quality, reason = lane.judge.of_one_clock(reading, t1_ns)
         if value is not None and not math.isfinite(value):
             value, raw = None, raw or str(value)
         source, name = lane.source, lane.channel.name

@@ -3,7 +3,7 @@
 import pytest
 
 from edgeprof.telemetry.plausibility import Finding, Judge, Scene
-from edgeprof.telemetry.source import BoardFigures
+from edgeprof.telemetry.source import BoardFigures, Reading
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -91,6 +91,24 @@ def test_an_average_reaches_back_to_before_the_clock_fell() -> None:
     assert bandwidth(60e9, 1 * S) is None
     clock(665.6e6, 6 * S)  # no average of these boards reaches back so far
     assert bandwidth(60e9, 6 * S) is not None
+
+
+def test_a_share_over_a_fall_of_the_clock_is_no_share_of_a_clock() -> None:
+    """0.8 of 2133 MHz are 2.56 of 665.6 MHz; no share reaches 1.05 x 2133 / 665.6 = 3.365."""
+    scene = Scene()
+    clock, busy = judge("emc_clock_hz", scene=scene), judge("emc_busy_frac", scene=scene)
+    clock(2133e6, 0)
+    clock(665.6e6, 1 * S)
+    reading = busy.of_one_clock(Reading(2.56, "1706400"), 1 * S)
+    assert (reading.value, reading.raw) == (None, "1706400")
+    assert reading.reason is not None and "clock fell" in reading.reason
+    for believed in (Reading(0.8, "532480"), Reading(1.05), Reading(None)):
+        assert busy.of_one_clock(believed, 1 * S) == believed
+    assert busy.of_one_clock(Reading(3.37), 1 * S) == Reading(3.37)
+    assert busy(3.37, 1 * S) is not None
+    clock(665.6e6, 6 * S)  # no average of these boards reaches back so far
+    assert busy.of_one_clock(Reading(2.56), 6 * S) == Reading(2.56)
+    assert judge("emc_busy_frac").of_one_clock(Reading(2.56), 0) == Reading(2.56)
 
 
 def test_without_figures_of_the_board_there_is_no_peak() -> None:
