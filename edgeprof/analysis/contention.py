@@ -67,6 +67,15 @@ class Inflation(Struct, frozen=True, kw_only=True):
     p99: Quantity | None
 
 
+class TwoSpeeds(Struct, frozen=True, kw_only=True):
+    """Legs of one regime that fall into two groups with nothing between them; mean pass of each."""
+
+    fast_s: float
+    fast_legs: int
+    slow_s: float
+    slow_legs: int
+
+
 class Regime(Struct, frozen=True, kw_only=True):
     """One antagonist at one dose, its repeats together.
 
@@ -74,7 +83,8 @@ class Regime(Struct, frozen=True, kw_only=True):
     antagonist's own rate. ``core_s`` is what the spinner costs a pass with as many cores taken,
     ``bus_s`` what is left of the slowdown. ``disturbed`` counts legs in which other programs took
     processor time: they are left out, or where there are no others are all that there is.
-    ``not_compared`` says why comparisons are None.
+    ``not_compared`` says why comparisons are None. Where the legs have ``two_speeds``, all figures
+    are a mixture of both.
     """
 
     antagonist: str
@@ -99,6 +109,7 @@ class Regime(Struct, frozen=True, kw_only=True):
     sustained_share: Quantity | None
     power_w: Quantity | None
     not_compared: str | None
+    two_speeds: TwoSpeeds | None = None
 
 
 class Curve(Struct, frozen=True, kw_only=True):

@@ -18,11 +18,14 @@ from edgeprof.analysis.contention import (
     JointLeg,
     Regime,
     Setting,
+    TwoSpeeds,
 )
 from edgeprof.analysis.statistics import block_interval
 from edgeprof.quantity import Kind, Quantity
 
 _REAL_SLOWDOWN = 0.02  # of the pass alone: less is not told from none
+_LEAST_STEP = 0.2  # between two speeds of one regime; either varies by less than half as much
+_LEAST_LEGS = 3
 
 Blocks = Sequence[int]  # repeats, drawn whole: legs of one repeat ran one after the other
 _Key = tuple[str | None, float]
@@ -61,6 +64,29 @@ def fit_ceiling(points: Sequence[tuple[float, float]], alone: float) -> float | 
         if error < least:
             best, least = ceiling, error
     return best
+
+
+def two_speeds(passes_s: Sequence[float]) -> TwoSpeeds | None:
+    """None where the legs' passes took about the same, or anything in between.
+
+    A board's cores and their way to the memory stand still; those of a virtual machine may be
+    moved, and then one and the same regime is two.
+    """
+    ordered = sorted(passes_s)
+    if len(ordered) < _LEAST_LEGS:
+        return None
+    steps = [after / before for before, after in pairwise(ordered)]
+    step, split = max((step, n) for n, step in enumerate(steps, start=1))
+    fast, slow = ordered[:split], ordered[split:]
+    widest = max(group[-1] / group[0] for group in (fast, slow))
+    if step < 1 + _LEAST_STEP or widest - 1 >= (step - 1) / 2:
+        return None
+    return TwoSpeeds(
+        fast_s=statistics.fmean(fast),
+        fast_legs=len(fast),
+        slow_s=statistics.fmean(slow),
+        slow_legs=len(slow),
+    )
 
 
 class _Experiment:
@@ -132,6 +158,7 @@ class _Experiment:
             **measured,
             **(self._compared(key) if differs is None else dict.fromkeys(_COMPARED)),
             not_compared=differs,
+            two_speeds=two_speeds([leg.pass_s for leg in legs if leg.pass_s is not None]),
         )
 
     def curve(self, name: str) -> Curve:

@@ -197,11 +197,15 @@ def _notes(summary: Summary) -> Iterator[str]:
             if curve.reason is not None and curve.kind != "spin":
                 yield f"{target.target}, {curve.antagonist}: no kappa, as {curve.reason}."
         for regime in target.regimes:
+            where = f"{target.target}, {regime.antagonist} at {100 * regime.dose:g} %"
             if regime.not_compared is not None:
-                dose = f"{100 * regime.dose:g} %"
+                yield f"{where}: not compared, as {regime.not_compared}."
+            if (two := regime.two_speeds) is not None:
                 yield (
-                    f"{target.target}, {regime.antagonist} at {dose}: not compared, as "
-                    f"{regime.not_compared}."
+                    f"{where}: of {regime.legs} legs {two.fast_legs} had passes of "
+                    f"{show(two.fast_s, 's')} and {two.slow_legs} of {show(two.slow_s, 's')}, with "
+                    "nothing between; the figures mix both. The cores of a virtual machine may "
+                    "have moved: another run may give another mixture."
                 )
         if disturbed := sum(regime.disturbed for regime in target.regimes):
             yield (

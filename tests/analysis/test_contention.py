@@ -18,7 +18,7 @@ from edgeprof.analysis.contention import (
     Resource,
     Setting,
 )
-from edgeprof.analysis.contention_curve import contended, fit_ceiling
+from edgeprof.analysis.contention_curve import contended, fit_ceiling, two_speeds
 from edgeprof.quantity import Quantity
 
 GB = 1e9
@@ -335,3 +335,29 @@ def test_a_repeat_that_was_cut_short_is_missing_and_nothing_more() -> None:
     regime = regime_of(measured(legs), "read", 1.0)
     assert value(regime.pass_s) == 1.0 and regime.legs == 1
     assert measured([joint("read", 1, 1.0, 1.0, GB)]).alone_s is None
+
+
+@pytest.mark.parametrize(
+    ("passes_ms", "found"),
+    [
+        ([18.6, 26.2, 25.5, 18.8, 18.9], (18.7667, 3, 25.85, 2)),
+        ([20.1, 26.6, 27.3], (20.1, 1, 26.95, 2)),
+        ([19.9, 20.5, 20.2, 19.9, 20.4], None),  # one speed
+        ([18.0, 20.0, 22.0, 24.0, 29.0], None),  # a spread, not two levels
+        ([18.6, 27.0], None),  # two legs are no groups
+        ([], None),
+    ],
+)
+def test_legs_of_one_regime_at_two_speeds(
+    passes_ms: list[float], found: tuple[float, int, float, int] | None
+) -> None:
+    """Recorded on two virtual cores: 18.8 or 26 ms beside one and the same read."""
+    told = two_speeds([ms / 1e3 for ms in passes_ms])
+    if found is None:
+        assert told is None
+        return
+    fast_ms, fast_legs, slow_ms, slow_legs = found
+    assert told is not None
+    assert (told.fast_legs, told.slow_legs) == (fast_legs, slow_legs)
+    assert told.fast_s == pytest.approx(fast_ms / 1e3, abs=1e-7)
+    assert told.slow_s == pytest.approx(slow_ms / 1e3, abs=1e-7)

@@ -49,3 +49,20 @@ def test_what_kappa_means(
     told = sentence(made_session, low, high)
     assert told.startswith("t beside read at 100 % keeps 0.50 of its speed; kappa is 0.50")
     assert told.endswith(says)
+
+
+def test_legs_at_two_speeds_are_said_to_be_a_mixture(made_session: Session) -> None:
+    """Beside one and the same read 18.8 ms in three legs and 26 ms in two."""
+    legs = [
+        JointLeg(repeat=n, antagonist=name, dose=float(name is not None), overlap_s=1, pass_s=s)
+        for name, times in (("read", (0.0186, 0.0188, 0.0259, 0.0261, 0.019)), (None, [0.0185]))
+        for n, s in enumerate(times, start=1)
+    ]
+    read = Antagonist(kind="read", competes_for=["bus"])
+    found = contended(legs, Setting(target="t", pass_bytes=None, antagonists={"read": read}))
+    summary = replace(summarise(made_session), contention=Contention(targets=[found]))
+    (told,) = [note for note in contention_notes(summary) if "nothing between" in note]
+    assert told.startswith(
+        "t, read at 100 %: of 5 legs 3 had passes of 18.8 ms and 2 of 26.0 ms, with nothing between"
+    )
+    assert "virtual machine" in told
