@@ -90,6 +90,8 @@ class _GenaiOutputs(Struct):
 class _GenaiDecoder(Struct):
     filename: Annotated[str, Meta(max_length=63)]  # 252 bytes at most, a name that any disk takes
     num_hidden_layers: _Layers
+    num_key_value_heads: _Size | None = None
+    head_size: _Size | None = None
     inputs: _GenaiInputs = field(default_factory=_GenaiInputs)
     outputs: _GenaiOutputs = field(default_factory=_GenaiOutputs)
 
@@ -106,7 +108,10 @@ class _GenaiConfig(Struct):
 
 
 class DecoderFolder(Struct, frozen=True, kw_only=True):
-    """What the runner needs to know of a decoder before it opens the graph."""
+    """What the runner needs to know of a decoder before it opens the graph.
+
+    ``kv_heads`` and ``head_size`` are those of the configuration, where it tells them.
+    """
 
     path: Path
     onnx_path: Path
@@ -116,6 +121,8 @@ class DecoderFolder(Struct, frozen=True, kw_only=True):
     vocab_size: int
     context_tokens: int
     end_token_ids: frozenset[int]
+    kv_heads: int | None = None
+    head_size: int | None = None
     inputs: _GenaiInputs = field(default_factory=_GenaiInputs)
     outputs: _GenaiOutputs = field(default_factory=_GenaiOutputs)
 
@@ -175,6 +182,8 @@ def _read_genai_folder(path: Path, graph: Path | None) -> DecoderFolder:
         context_tokens=model.context_length,
         # What edgeprof converted has all its end tokens in the manifest.
         end_token_ids=frozenset(ends if manifest else ends | set(_end_tokens_beside(path))),
+        kv_heads=model.decoder.num_key_value_heads,
+        head_size=model.decoder.head_size,
         inputs=model.decoder.inputs,
         outputs=model.decoder.outputs,
     )
@@ -202,6 +211,8 @@ def _read_optimum_folder(path: Path, graph: Path) -> DecoderFolder:
         vocab_size=shape.vocab,
         context_tokens=shape.context_tokens,
         end_token_ids=frozenset(ends | set(_end_tokens_beside(path))),
+        kv_heads=shape.kv_heads,
+        head_size=shape.head_dim,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from edgeprof.errors import FileFault
 from edgeprof.models.decoder_folder import DecoderFolder
@@ -156,7 +157,10 @@ def read_layout(graph: OnnxGraph, folder: DecoderFolder) -> Layout:
             _small_input(graph, value, found.get(value.name) or roles[value.name])
             for value in taken
         ),
-        caches=tuple(_cache_tensor(graph, past, present, shared) for past, present in pairs),
+        caches=tuple(
+            _cache_tensor(graph, _with_sizes(past, folder), present, shared)
+            for past, present in pairs
+        ),
         shared=shared,
         logits=logits.name,
         logits_storage=logits.storage,
@@ -273,6 +277,16 @@ def _pasts(graph: OnnxGraph, found: Mapping[str, Role]) -> list[OnnxValue]:
             "decoder with past"
         )
     return others
+
+
+def _with_sizes(past: OnnxValue, folder: DecoderFolder) -> OnnxValue:
+    """The cache with the sizes of the configuration where the graph gives a name instead: the model
+    builder of onnxruntime-genai leaves the head's open, as a quantised cache has another."""
+    if past.shape[2] is not None:
+        return past
+    told = (past.shape[0], folder.kv_heads, None, folder.head_size)
+    sizes = zip(past.shape, told, strict=True)
+    return replace(past, shape=tuple(known if size is None else size for size, known in sizes))
 
 
 def _cache_tensor(

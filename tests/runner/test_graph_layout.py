@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import onnx
 import pytest
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from onnx import TensorProto, helper
 from tiny_decoder import Decoder, build, write_folder
 
 from edgeprof.errors import FileFault
-from edgeprof.models.decoder_folder import DecoderFolder
+from edgeprof.models.decoder_folder import DecoderFolder, read_decoder_folder
 from edgeprof.models.readers.onnx_graph import read_onnx_graph
 from edgeprof.runner.graph_layout import (
     Layout,
@@ -85,6 +86,28 @@ def test_m25_what_carries_on_a_cache_is_read_from_the_graph(tmp_path: Path, spec
     onnx.save(model, folder.onnx_path)
     pairs = {cache.past: cache.present for cache in layout_of(folder).caches}
     assert pairs["past_key_values.0.key"] == "present.0.value"
+
+
+def test_a_size_that_the_graph_leaves_open_is_the_configurations(tmp_path: Path) -> None:
+    """onnxruntime-genai's builder (0.18) calls the head size kv_cache_dim in and out, and tells it
+    in its configuration, as it does the number of heads."""
+    spec = Decoder(attention="gqa", positions=False, layers=1)
+    folder = write_folder(spec, tmp_path)
+    open_sizes = [
+        value(f"{name}.0.{part}", TensorProto.FLOAT, ["batch", 2, length, "kv_cache_dim"])
+        for part in ("key", "value")
+        for name, length in (("past_key_values", "past"), ("present", "all"))
+    ]
+    changed(folder, **{one.name: one for one in open_sizes})
+    decoder = {"filename": "model.onnx", "num_hidden_layers": 1, "head_size": 16}
+    genai = {"model": {"decoder": decoder, "vocab_size": 40, "context_length": 64}}
+    (tmp_path / "genai_config.json").write_bytes(msgspec.json.encode(genai))
+    layout = layout_of(read_decoder_folder(tmp_path))
+    assert layout.shared and [cache.dims(5) for cache in layout.caches] == [[1, 2, 5, 16]] * 2
+    del decoder["head_size"]
+    (tmp_path / "genai_config.json").write_bytes(msgspec.json.encode(genai))
+    with pytest.raises(FileFault, match="leaves heads or head size open"):
+        layout_of(read_decoder_folder(tmp_path))
 
 
 def test_a_shape_of_what_comes_out_may_be_left_unsaid(tmp_path: Path) -> None:
@@ -170,7 +193,7 @@ def test_m25_keys_and_values_in_one_tensor_are_refused(tmp_path: Path) -> None:
     ("kind", "shape", "says"),
     [
         (TensorProto.FLOAT, ["b", 2, 64, 16], "fixes the number of tokens"),
-        (TensorProto.FLOAT, ["b", "h", "p", 16], "leaves heads or head size open"),
+        (TensorProto.FLOAT, ["b", "h", 64, "d"], "leaves heads or head size open"),
         (TensorProto.FLOAT, [4, 2, "p", 16], "is for 4 sequences at once"),
         (TensorProto.FLOAT, ["b", 2, "p", 0], "has a size that no cache has"),
         (TensorProto.FLOAT, ["b", 2, "p", 1 << 40], "has a size that no cache has"),
