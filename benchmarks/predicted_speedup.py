@@ -4,12 +4,12 @@
     python benchmarks/predicted_speedup.py compare FOLDER     the table, from the sessions
 
 SmolLM2-135M, both weight formats, n-gram and model drafter, K from 1 to 7. Acceptance comes from
-one run at K = 8 on the prompts of use tuning; c and v(n) from held passes; measured is the decode
-speed-up on the final prompts and those of the recipe, of which nothing else is used. One
-call of ``collect`` records one session that is missing, so that a quiet machine is asked for
-minutes only; call it again until it says that nothing is missing. Pairs of answers of which one ran
-while something outside slowed the machine are left out of what was measured, by the times of passes
-of equal size, and counted.
+one run at K = 8 on the prompts with every second filling of ``data/prompt_families.toml``; c and
+v(n) from held passes; measured is the decode speed-up on the prompts with the other fillings, of
+which nothing else is used. One call of ``collect`` records one session that is missing, so that a
+quiet machine is asked for minutes only; call it again until it says that nothing is missing. Pairs
+of answers of which one ran while something outside slowed the machine are left out of what was
+measured, by the times of passes of equal size, and counted.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from speed_rounds import read_prompts
+from msgspec import Struct
 
 from edgeprof.analysis.comparison import Pair, decode_speedup, pairs_of
 from edgeprof.analysis.forecast import RoundTimes, forecasts, round_times
@@ -34,6 +34,7 @@ from edgeprof.profiling.recorder import record
 from edgeprof.recipe import ModelDrafter, Prompt, Recipe, Variant, override, read_recipe
 from edgeprof.session.records import Session
 from edgeprof.session.store import read_session
+from edgeprof.tomlfile import load_toml
 
 WEIGHTS = ("fp32", "int4")
 DRAFTERS = ("ngram", "draft")
@@ -41,8 +42,22 @@ LONGEST = 8
 HELD_REPEATS = 30
 DISTURBED = 1.25
 LEAST_PASSES = 4
-PER_SESSION = 16  # held-out prompts
+NEW_TOKENS = 48
+PER_SESSION = 24  # held-out prompts
+FAMILIES = Path(__file__).parent / "data" / "prompt_families.toml"
 TEMPLATE = "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
+
+
+class Family(Struct, frozen=True, kw_only=True):
+    """Every filling in every template is a prompt."""
+
+    kind: str
+    templates: list[str]
+    fillings: list[str]
+
+
+class Families(Struct, frozen=True, kw_only=True):
+    families: list[Family]
 
 
 class Quiet:
@@ -55,36 +70,29 @@ def base() -> Recipe:
     return read_recipe(find_recipe("smollm2-135m"))
 
 
-def calibration_prompts() -> list[Prompt]:
-    return [Prompt(kind=kind, text=text) for kind, text in _texts("tuning")]
-
-
-def held_out_prompts() -> list[Prompt]:
-    """Shuffled, so that every session has some of every kind."""
-    prompts = [Prompt(kind=kind, text=text) for kind, text in _texts("final")]
-    prompts += base().prompts
-    return random.Random(0).sample(prompts, len(prompts))
-
-
-def _texts(use: str) -> list[tuple[str, str]]:
-    before, after = TEMPLATE.split("{prompt}")
-    return [
-        (kind, text.removeprefix(before).removesuffix(after)) for kind, text in read_prompts(use)
+def prompts(held_out: bool) -> list[Prompt]:
+    """Of both uses equally many of every template, shuffled, so that a session has some of each."""
+    found = [
+        Prompt(kind=family.kind, text=template.replace("{filling}", filling))
+        for family in load_toml(FAMILIES, Families).families
+        for template in family.templates
+        for filling in family.fillings[held_out::2]
     ]
+    return random.Random(0).sample(found, len(found))
 
 
-def recipes(repeats: int) -> Iterator[tuple[str, Recipe]]:
+def recipes() -> Iterator[tuple[str, Recipe]]:
     """Every session, by its file's name."""
-    parts = range(0, len(held_out_prompts()), PER_SESSION)
+    held_out = prompts(held_out=True)
     for weights in WEIGHTS:
-        yield f"{weights}-calibration", recipe(weights, [LONGEST], calibration_prompts(), 128)
-    for repeat, start, weights in product(range(1, repeats + 1), parts, WEIGHTS):
-        part = held_out_prompts()[start : start + PER_SESSION]
-        name = f"{weights}-held-out-{repeat}-{start // PER_SESSION + 1}"
-        yield name, recipe(weights, list(range(1, LONGEST)), part, 64)
+        yield f"{weights}-calibration", recipe(weights, [LONGEST], prompts(held_out=False))
+    for start, weights in product(range(0, len(held_out), PER_SESSION), WEIGHTS):
+        part = held_out[start : start + PER_SESSION]
+        name = f"{weights}-held-out-{start // PER_SESSION + 1:02d}"
+        yield name, recipe(weights, list(range(1, LONGEST)), part)
 
 
-def recipe(target: str, lengths: list[int], prompts: list[Prompt], new_tokens: int) -> Recipe:
+def recipe(target: str, lengths: list[int], asked: list[Prompt]) -> Recipe:
     found = base()
     variants = [Variant(target=target)]
     variants += [
@@ -98,8 +106,8 @@ def recipe(target: str, lengths: list[int], prompts: list[Prompt], new_tokens: i
         template=TEMPLATE,
         targets={target: found.targets[target]},
         variants=variants,
-        prompts=prompts,
-        new_tokens=new_tokens,
+        prompts=asked,
+        new_tokens=NEW_TOKENS,
         repeats=1,
         warmup_requests=0,
         held_repeats=HELD_REPEATS,
@@ -108,9 +116,9 @@ def recipe(target: str, lengths: list[int], prompts: list[Prompt], new_tokens: i
     )
 
 
-def collect(folder: Path, repeats: int) -> None:
+def collect(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name, wanted in recipes(repeats):
+    for name, wanted in recipes():
         path = folder / f"{name}.sqlite"
         if path.exists():
             continue
@@ -217,10 +225,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["collect", "compare"])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--repeats", type=int, default=2)
     given = parser.parse_args()
     if given.what == "collect":
-        collect(given.folder, given.repeats)
+        collect(given.folder)
     else:
         compare(given.folder)
 
