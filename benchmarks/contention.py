@@ -6,7 +6,9 @@
 ``apart`` gives the target a core and the antagonists another one, ``shared`` leaves both on all
 cores. ``show`` reads the sessions that lie in the folder: for every antagonist kappa and what the
 target kept at the full dose, session by session, and how many of their intervals hold the mean of
-the other sessions. Needs a quiet machine with two cores and the models of the demo.
+the other sessions. Where the legs beside what moves bytes ran at two speeds, ``--split SECONDS``
+shows those with faster passes and those with slower ones apart, sessions with fewer than two at the
+full dose left out. Needs a quiet machine with two cores and the models of the demo.
 """
 
 import argparse
@@ -17,9 +19,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from edgeprof.analysis.contention import Contended
+from edgeprof.analysis.latency import seconds
 from edgeprof.analysis.summary import summarise
 from edgeprof.quantity import Quantity
+from edgeprof.session.records import Leg, Session
 from edgeprof.session.store import read_session
 
 PLACEMENTS = {
@@ -37,12 +43,21 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--split", type=float, metavar="SECONDS")
     asked = parser.parse_args()
     if asked.action == "run":
         run(asked.folder, asked.placement, asked.sessions, asked.repeats, asked.seconds)
     else:
         for placement in PLACEMENTS:
-            show(asked.folder, placement)
+            sessions = [
+                read_session(path) for path in sorted(asked.folder.glob(f"{placement}-*.sqlite"))
+            ]
+            show(placement, sessions)
+            if asked.split is not None:
+                slower = [by_speed(session, asked.split, slow=True) for session in sessions]
+                faster = [by_speed(session, asked.split, slow=False) for session in sessions]
+                show(f"{placement}, slower legs", slower)
+                show(f"{placement}, faster legs", faster)
 
 
 def run(folder: Path, placement: str, sessions: int, repeats: int, seconds: float) -> None:
@@ -57,14 +72,26 @@ def run(folder: Path, placement: str, sessions: int, repeats: int, seconds: floa
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-def show(folder: Path, placement: str) -> None:
-    paths = sorted(folder.glob(f"{placement}-*.sqlite"))
-    targets = [summarise(read_session(path)).contention.targets[0] for path in paths]
+def by_speed(session: Session, split_s: float, *, slow: bool) -> Session:
+    """Without the legs beside a stream whose passes ran at the other speed."""
+    passes: dict[int, list[float]] = defaultdict(list)
+    for one in session.passes:
+        if one.stream == 0:
+            passes[one.leg_id].append(seconds(one))
+
+    def is_of_speed(leg: Leg) -> bool:
+        if leg.attrs.get("antagonist_kind") not in ("read", "copy") or leg.id not in passes:
+            return True
+        return (statistics.median(passes[leg.id]) > split_s) == slow
+
+    return replace(session, legs=[leg for leg in session.legs if is_of_speed(leg)])
+
+
+def show(title: str, sessions: list[Session]) -> None:
+    targets = [t for one in sessions for t in summarise(one).contention.targets]
     if not targets:
         return
-    print(
-        f"{placement}: {len(targets)} sessions, target alone {_each(t.alone_s for t in targets)} s"
-    )
+    print(f"{title}: {len(targets)} sessions, target alone {_each(t.alone_s for t in targets)} s")
     for name, found in _figures(targets).items():
         values = [one.value for one in found if one.value is not None]
         held = sum(_holds(one, found[:i] + found[i + 1 :]) for i, one in enumerate(found))
@@ -77,13 +104,16 @@ def show(folder: Path, placement: str) -> None:
 def _figures(targets: list[Contended]) -> Mapping[str, list[Quantity]]:
     found: dict[str, list[Quantity]] = defaultdict(list)
     for target in targets:
+        full = {regime.antagonist for regime in target.regimes if regime.dose == 1 < regime.legs}
         for curve in target.curves:
+            if curve.antagonist not in full:
+                continue
             if curve.kappa is not None:
                 found[f"kappa {curve.antagonist}"].append(curve.kappa)
             if curve.ceiling_bytes_per_s is not None and curve.ceiling_reached:
                 found[f"ceiling {curve.antagonist}"].append(curve.ceiling_bytes_per_s)
         for regime in target.regimes:
-            if regime.dose == 1.0:
+            if regime.dose == 1 < regime.legs:
                 for what in ("target_retained", "antagonist_retained"):
                     quantity = getattr(regime, what)
                     if quantity is not None:

@@ -5,7 +5,8 @@ up to 128 tokens, two threads, each engine in a process of its own. Without a pe
 left out:
 
     --llama-python PYTHON --gguf FILE        an environment with llama-cpp-python
-    --genai-python PYTHON --genai FOLDER     one with onnxruntime-genai, and what its builder wrote
+    --genai-python PYTHON --genai FOLDER     one with onnxruntime-genai, and what its builder wrote,
+                                             which edgeprof then runs, too
 
 Prints rates, and ratios of neighbouring runs by class of prompt, beside what acceptance and the
 costs of held passes predict. A round takes half a minute or more on two quiet cores: ``--keep
@@ -37,6 +38,7 @@ from edgeprof.models.fetch import fetch
 from edgeprof.profiling.tokenizer import Tokenizer
 
 OURS = "edgeprof"
+SAME_MODEL = "genai graph"  # run by edgeprof, so that the loop alone is compared
 MOST_DRAFTED = 8
 
 
@@ -69,6 +71,10 @@ def opened(given: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Worke
         ways.append(Way("genai", "genai", {}))
         asked = {"drafter": "ngram", "ngram_size": 3, "draft_tokens": 4}
         ways.append(Way("genai ngram", "genai", asked))
+    if given.genai:
+        arguments = [OURS, "--model", given.genai]
+        workers[SAME_MODEL] = stack.enter_context(Worker(sys.executable, arguments))
+        ways.append(Way(SAME_MODEL, SAME_MODEL, {}))
     return workers, ways
 
 
@@ -86,6 +92,7 @@ def print_ratios(runs: Sequence[Run], names: set[str]) -> None:
         ("draft", "plain"),
         ("plain", "llama.cpp"),
         ("plain", "genai"),
+        (SAME_MODEL, "genai"),
         ("genai ngram", "genai"),
         ("ngram", "genai ngram"),
     ):

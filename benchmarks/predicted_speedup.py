@@ -139,7 +139,9 @@ def compare(folder: Path) -> None:
     print("|---|---|---|---|---|---|---|---|")
     for weights, drafter in product(WEIGHTS, DRAFTERS):
         calibration = read_session(folder / f"{weights}-calibration.sqlite")
-        held_out = [read_session(path) for path in sorted(folder.glob(f"{weights}-held-out-*"))]
+        held_out = [
+            read_session(path) for path in sorted(folder.glob(f"{weights}-held-out-*.sqlite"))
+        ]
         times, run = _calibrated(calibration, held_out, weights, drafter)
         usual_s = _usual_s(held_out)
         for one in forecasts(run, times, range(1, LONGEST)):

@@ -31,10 +31,17 @@ class Engine(Protocol):
 
 
 class Edgeprof:
-    """The runner. ``draft`` names the GGUF's fetch name and head rows of a draft model, if any."""
+    """The runner. ``draft`` names the GGUF's fetch name and head rows of a draft model, if any;
+    ``model`` is a decoder's folder to run in place of the converted one."""
 
-    def __init__(self, weights: Any, threads: int, draft: str | None) -> None:
-        self.target = _opened("smollm2-135m", weights, None, threads)
+    def __init__(
+        self, weights: Any, threads: int, draft: str | None, model: str | None = None
+    ) -> None:
+        self.target = (
+            _opened("smollm2-135m", weights, None, threads)
+            if model is None
+            else _opened_folder(model, threads)
+        )
         self.draft = None
         if draft is not None:
             rows = Path(__file__).parent.parent / "recipes" / f"{draft}-head-rows-8192.npy"
@@ -106,6 +113,14 @@ def _opened(name: str, weights: Any, head_rows: Path | None, threads: int) -> An
         weights=weights,
         head_rows=head_rows,
     )
+    return OrtModel.open(folder, threads=threads, capacity=CAPACITY, clock=time.monotonic_ns)
+
+
+def _opened_folder(path: str, threads: int) -> Any:
+    from edgeprof.models.decoder_folder import read_decoder_folder
+    from edgeprof.runner.ort_model import OrtModel
+
+    folder = read_decoder_folder(Path(path))
     return OrtModel.open(folder, threads=threads, capacity=CAPACITY, clock=time.monotonic_ns)
 
 
@@ -213,7 +228,7 @@ def main() -> None:
     engine: Engine
     t0_s = time.perf_counter()
     if given.engine == "edgeprof":
-        engine = Edgeprof(given.weights, given.threads, given.draft)
+        engine = Edgeprof(given.weights, given.threads, given.draft, given.model)
     elif given.engine == "llama.cpp":
         engine = LlamaCpp(given.model, given.threads, plain_buffers=given.plain_buffers)
     else:

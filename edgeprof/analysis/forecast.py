@@ -3,8 +3,8 @@
 A run with long drafts tells, token by token, whether the drafter agreed with the target. A shorter
 draft length is played through those tokens: E comes from rounds that begin where they would begin,
 not from one rate for all positions, as agreement comes in stretches. A round that drafts d tokens
-takes d c + v(d+1) + o: v from held passes; c, o, and by how much target passes take longer in place
-than held are measured in the same run. Pure arithmetic.
+takes c1 + ... + cd + v(d+1) + o: v from held passes; c by place in the round, o, and by how much
+target passes take longer in place than held are measured in the same run. Pure arithmetic.
 """
 
 import random
@@ -19,6 +19,8 @@ from edgeprof.analysis.latency import seconds
 from edgeprof.analysis.statistics import bootstrap_interval, resampled
 from edgeprof.analysis.variants import Answer, VariantRuns
 from edgeprof.session.records import Pass, Round
+
+_ENOUGH_PASSES = 8  # of one size, to tell its time in place
 
 
 class Agreement(Enum):
@@ -46,11 +48,12 @@ class Replay(NamedTuple):
 
 
 class RoundTimes(Struct, frozen=True, kw_only=True):
-    """Seconds of the parts of a round. ``draft_s`` is a draft pass in place, with what lies between
-    two of them; ``verify_s`` by tokens of the pass; ``other_s`` what else a round takes;
-    ``plain_s`` a plainly decoded token."""
+    """Seconds of the parts of a round. ``draft_s``: a draft pass with what lies between it and the
+    next, by its place in the round, as the first one finds the caches full of the target's weights;
+    the last entry holds for all places from there on. ``verify_s`` by tokens of the pass;
+    ``other_s`` what else a round takes; ``plain_s`` a plainly decoded token."""
 
-    draft_s: float
+    draft_s: Sequence[float]
     verify_s: Mapping[int, float]
     other_s: float
     plain_s: float
@@ -60,7 +63,10 @@ class RoundTimes(Struct, frozen=True, kw_only=True):
         verify_s = between(self.verify_s, drafted + 1)
         if verify_s is None:
             return None
-        return drafted * self.draft_s + verify_s + self.other_s
+        drafts_s = sum(self.draft_s[:drafted])
+        if self.draft_s:
+            drafts_s += max(drafted - len(self.draft_s), 0) * self.draft_s[-1]
+        return drafts_s + verify_s + self.other_s
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
@@ -133,23 +139,62 @@ def round_times(
     """
     plain_s = _plain_s(plain)
     rounds = [found for answer in run.decoded for found in rounds_with_passes(answer)]
-    passes = [one for _, own in rounds for one in own]
-    held_at = {tokens: between(held_s, tokens) for tokens in {p.tokens for p in passes}}
-    targets = [(held_at[p.tokens], seconds(p)) for p in passes if p.phase != "draft"]
-    known = [(held, taken) for held, taken in targets if held is not None]
-    if plain_s is None or not known:
+    targets = [one for _, own in rounds for one in own if one.phase != "draft"]
+    plainly = [p for answer in plain.decoded for p in answer.passes if p.phase == "decode"]
+    in_place = _in_place([*targets, *plainly], held_s)
+    if plain_s is None or not in_place or not targets:
         return None
-    in_place = sum(taken for _, taken in known) / sum(held for held, _ in known)
-    drafts = [one for one in passes if one.phase == "draft"]
-    drafted_s = sum(map(seconds, drafts)) + sum(_between_drafts_s(own) for _, own in rounds)
+    drafts_s = [_drafts_s(own) for _, own in rounds]
     whole_s = sum((one.t1_ns - one.t0_ns) / 1e9 for one, _ in rounds)
-    other_s = whole_s - drafted_s - sum(taken for _, taken in targets)
+    other_s = whole_s - sum(map(sum, drafts_s)) - sum(map(seconds, targets))
     return RoundTimes(
-        draft_s=drafted_s / len(drafts) if drafts else 0.0,
-        verify_s={tokens: held * in_place for tokens, held in held_s.items()},
+        draft_s=_by_place(drafts_s),
+        verify_s={n: held * _nearest(in_place, n) for n, held in held_s.items()},
         other_s=max(other_s / len(rounds), 0.0),
         plain_s=plain_s,
     )
+
+
+def _in_place(passes: Iterable[Pass], held_s: Mapping[int, float]) -> dict[int, float]:
+    """By tokens, how many times as long as held passes took: those sizes of which there are enough
+    passes, or, where there are of none, all. Where the memory is slower in place than it was for
+    held passes, small passes suffer more than large ones, which compute."""
+    taken: dict[int, list[float]] = {}
+    for one in passes:
+        taken.setdefault(one.tokens, []).append(seconds(one))
+    ratios = {
+        n: (len(times), sum(times) / len(times) / held)
+        for n, times in taken.items()
+        if (held := between(held_s, n))
+    }
+    enough = {n: ratio for n, (count, ratio) in ratios.items() if count >= _ENOUGH_PASSES}
+    return enough or {n: ratio for n, (_, ratio) in ratios.items()}
+
+
+def _nearest(known: Mapping[int, float], tokens: int) -> float:
+    """Between sizes that are known on a straight line, beyond them as at the last."""
+    value = between(known, min(max(tokens, min(known)), max(known)))
+    assert value is not None  # the size lies within those that are known
+    return value
+
+
+def _drafts_s(passes: Sequence[Pass]) -> list[float]:
+    """Of every draft pass of a round, the time until the next pass begins."""
+    ends = [one.t0_ns for one in passes[1:]]
+    return [
+        ((ends[i] if i < len(ends) else one.t1_ns) - one.t0_ns) / 1e9
+        for i, one in enumerate(passes)
+        if one.phase == "draft"
+    ]
+
+
+def _by_place(drafts_s: Sequence[Sequence[float]]) -> list[float]:
+    """Means over rounds, those of the last place over all places from there on."""
+    places = (
+        [taken for own in drafts_s for taken in own[place:upto]]
+        for place, upto in ((0, 1), (1, 2), (2, None))
+    )
+    return [sum(found) / len(found) for found in places if found]
 
 
 def rounds_with_passes(answer: Answer) -> list[tuple[Round, list[Pass]]]:
@@ -158,15 +203,6 @@ def rounds_with_passes(answer: Answer) -> list[tuple[Round, list[Pass]]]:
     for one in answer.passes:
         by_round.setdefault(one.round_id, []).append(one)
     return [(one, by_round.get(one.id, [])) for one in answer.rounds]
-
-
-def _between_drafts_s(passes: Sequence[Pass]) -> float:
-    """What lies between the draft passes of a round, and between the last and the verify pass."""
-    drafts = [p for p in passes if p.phase == "draft"]
-    if not drafts:
-        return 0.0
-    after = min((p.t0_ns for p in passes if p.phase != "draft"), default=drafts[-1].t1_ns)
-    return (after - drafts[0].t0_ns) / 1e9 - sum(map(seconds, drafts))
 
 
 def _plain_s(plain: VariantRuns) -> float | None:

@@ -158,7 +158,7 @@ def read_layout(graph: OnnxGraph, folder: DecoderFolder) -> Layout:
             for value in taken
         ),
         caches=tuple(
-            _cache_tensor(graph, _with_sizes(past, folder), present, shared)
+            _cache_tensor(graph, _with_sizes(past, folder) if shared else past, present, shared)
             for past, present in pairs
         ),
         shared=shared,
@@ -280,10 +280,9 @@ def _pasts(graph: OnnxGraph, found: Mapping[str, Role]) -> list[OnnxValue]:
 
 
 def _with_sizes(past: OnnxValue, folder: DecoderFolder) -> OnnxValue:
-    """The cache with the sizes of the configuration where the graph gives a name instead: the model
-    builder of onnxruntime-genai leaves the head's open, as a quantised cache has another."""
-    if past.shape[2] is not None:
-        return past
+    """A cache of GroupQueryAttention, whose dimensions have their places, with the sizes of the
+    configuration where the graph gives a name instead: the model builder of onnxruntime-genai
+    leaves the head's open, as a quantised cache has another."""
     told = (past.shape[0], folder.kv_heads, None, folder.head_size)
     sizes = zip(past.shape, told, strict=True)
     return replace(past, shape=tuple(known if size is None else size for size, known in sizes))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from made_session import SessionMaker
+from msgspec.structs import replace
 
 from edgeprof.analysis.forecast import (
     Agreement,
@@ -71,11 +72,11 @@ def test_a_draft_longer_than_the_answer_ends_with_it() -> None:
     assert replay(PLACES[:2], 8).rounds == Counter({2: 1})
 
 
-TIMES = RoundTimes(draft_s=0.1, verify_s={1: 1.0, 3: 1.2, 5: 1.6}, other_s=0.05, plain_s=1.0)
+TIMES = RoundTimes(draft_s=[0.2, 0.1], verify_s={1: 1.0, 3: 1.2, 5: 1.6}, other_s=0.05, plain_s=1.0)
 
 
 @pytest.mark.parametrize(
-    ("drafted", "seconds"), [(0, 1.05), (1, 1.25), (2, 1.45), (4, 2.05), (5, None)]
+    ("drafted", "seconds"), [(0, 1.05), (1, 1.35), (2, 1.55), (4, 2.15), (5, None)]
 )
 def test_what_a_round_takes(drafted: int, seconds: float | None) -> None:
     found = TIMES.round_s(drafted)
@@ -98,23 +99,49 @@ def run_of(maker: SessionMaker, variant: str = "fp32+draft k=2") -> tuple[Varian
 
 def test_times_are_those_in_place(maker: SessionMaker) -> None:
     """Two draft passes of 3 ms, a verify pass of 20, 4 outside, where held ones take 16 ms: 1.25
-    times as long."""
+    times as long; plain ones take 20 for 12."""
     times = round_times(*run_of(maker), held_s={1: 0.012, 3: 0.016})
     assert times is not None
-    assert times.draft_s == pytest.approx(0.003) and times.plain_s == pytest.approx(0.020)
-    assert times.verify_s == pytest.approx({1: 0.015, 3: 0.020})
+    assert times.draft_s == pytest.approx([0.003, 0.003])
+    assert times.plain_s == pytest.approx(0.020)
+    assert times.verify_s == pytest.approx({1: 0.020, 3: 0.020})
     assert times.other_s == pytest.approx(0.004)
+
+
+def test_the_first_draft_pass_of_a_round_has_a_time_of_its_own(maker: SessionMaker) -> None:
+    """The second of the two of 3 ms begins a millisecond late: until then they are 4 and 2."""
+    _, plain = run_of(maker)
+    late: set[int | None] = set()
+    for place, one in enumerate(maker.passes):
+        if one.phase == "draft" and one.round_id in late:
+            maker.passes[place] = replace(one, t0_ns=one.t0_ns + 1_000_000)
+        elif one.phase == "draft":
+            late.add(one.round_id)
+    runs = variants_of(maker.session())
+    times = round_times(runs[1], plain, held_s={1: 0.012, 3: 0.016})
+    assert times is not None and times.draft_s == pytest.approx([0.004, 0.002])
+    assert times.other_s == pytest.approx(0.004)
+
+
+def test_a_size_of_which_few_passes_ran_tells_nothing_of_its_time_in_place(
+    maker: SessionMaker,
+) -> None:
+    """Two passes of 4 tokens in 22 ms, and many of one in 20 where held ones took 10: twice."""
+    run, plain = run_of(maker, "fp32+ngram k=3")
+    times = round_times(run, plain, held_s={1: 0.010, 4: 0.020})
+    assert times is not None and times.draft_s == []
+    assert times.verify_s == pytest.approx({1: 0.020, 4: 0.040})
 
 
 def test_the_length_that_was_run_is_the_speed_up_that_was_measured(maker: SessionMaker) -> None:
     """8 tokens in 4 rounds of 30 ms against 8 of 20 ms: 160 / 120. At K = 1 the tokens of an answer
-    (3, 2, 1 and 2 of a round) are taken in rounds of 2, 2, 1, 1 and 2, of 3 + 17.5 + 4 ms."""
+    (3, 2, 1 and 2 of a round) are taken in rounds of 2, 2, 1, 1 and 2, of 3 + 20 + 4 ms."""
     run, plain = run_of(maker)
     times = round_times(run, plain, held_s={1: 0.012, 3: 0.016})
     assert times is not None
     one, two = forecasts(run, times, range(1, 4))
     assert two.draft_tokens == 2 and two.predicted_speedup == pytest.approx(160 / 120)
-    assert one.predicted_speedup == pytest.approx(160 / (5 * 24.5))
+    assert one.predicted_speedup == pytest.approx(160 / (5 * 27))
     assert (one.tokens_per_round, two.tokens_per_round) == (1.6, 2.0)
     assert one.low == pytest.approx(one.predicted_speedup)  # both answers are alike
 

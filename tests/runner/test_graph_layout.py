@@ -193,7 +193,7 @@ def test_m25_keys_and_values_in_one_tensor_are_refused(tmp_path: Path) -> None:
     ("kind", "shape", "says"),
     [
         (TensorProto.FLOAT, ["b", 2, 64, 16], "fixes the number of tokens"),
-        (TensorProto.FLOAT, ["b", "h", 64, "d"], "leaves heads or head size open"),
+        (TensorProto.FLOAT, ["b", "h", "p", 16], "leaves heads or head size open"),
         (TensorProto.FLOAT, [4, 2, "p", 16], "is for 4 sequences at once"),
         (TensorProto.FLOAT, ["b", 2, "p", 0], "has a size that no cache has"),
         (TensorProto.FLOAT, ["b", 2, "p", 1 << 40], "has a size that no cache has"),
