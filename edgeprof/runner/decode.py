@@ -201,17 +201,22 @@ class _Rounds(NamedTuple):
         if next_known and not proposal.drawn_from:
             stood += proposal.tokens[known] == done.tokens[known]
             known += 1
-        draft_ns = sum(run.t1_ns - run.t0_ns for run in proposal.runs)
+        drafts_s = _drafts_s(proposal.runs)
         length.learn(
             [(sure, place < stood) for place, sure in enumerate(proposal.confidence[:known])],
             len(done.tokens),
             RoundCost(
-                draft_steps=len(proposal.runs),
-                draft_s=draft_ns / 1e9,
+                draft_s=drafts_s,
                 verify_tokens=1 + done.drafted,
-                verify_s=(done.t1_ns - done.t0_ns - draft_ns) / 1e9,
+                verify_s=(done.t1_ns - done.t0_ns) / 1e9 - sum(drafts_s),
             ),
         )
+
+
+def _drafts_s(runs: Sequence[ModelRun]) -> list[float]:
+    """Every step of a proposal until the next begins."""
+    ends = [run.t0_ns for run in runs[1:]] + [run.t1_ns for run in runs[-1:]]
+    return [(end - run.t0_ns) / 1e9 for run, end in zip(runs, ends, strict=True)]
 
 
 def _emitted(

@@ -22,10 +22,9 @@ _ROUNDS_A_PLAIN_PASS = 64
 
 
 class RoundCost(NamedTuple):
-    """What a round took: its drafting apart from all the rest, in seconds."""
+    """What a round took: every step of its drafting, and all the rest, in seconds."""
 
-    draft_steps: int
-    draft_s: float
+    draft_s: Sequence[float]
     verify_tokens: int
     verify_s: float
 
@@ -74,6 +73,37 @@ class PassCost:
         self.plain_s += _LEVEL_STEP * (seconds / expected - self.plain_s)
 
 
+class DraftSteps:
+    """What the steps of a draft model cost, in plain passes.
+
+    The first of a round costs more than those behind it: it finds the caches full of the target's
+    weights and, where its threads were parked, wakes them.
+    """
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self._later: float | None = None
+
+    def __call__(self, done: int, until: int) -> float:
+        """Of the steps behind ``done`` steps until there are ``until``; 0 while none was run."""
+        if until <= done:
+            return 0.0
+        first = self._first or 0.0
+        later = first if self._later is None else self._later
+        return (first if done == 0 else later) + (until - done - 1) * later
+
+    def learn(self, steps: Sequence[float]) -> None:
+        """The steps of a round took so many plain passes each."""
+        self._first = _moved(self._first, steps[0])
+        if len(steps) > 1:
+            self._later = _moved(self._later, sum(steps[1:]) / (len(steps) - 1))
+
+
+def _moved(known: float | None, seen: float) -> float:
+    seen = min(seen, _OUTLIER)
+    return seen if known is None else known + _LEVEL_STEP * (seen - known)
+
+
 class AdaptiveLength:
     """Chooses the draft length of every round so that the rate of the whole answer is greatest.
 
@@ -90,7 +120,7 @@ class AdaptiveLength:
 
     def __init__(self, cost: PassCost | None = None) -> None:
         self._cost = cost or PassCost()
-        self._draft_step: float | None = None  # of a plain pass
+        self._draft_steps = DraftSteps()
         self._stood = [_BIN_WEIGHT * (index + 0.5) / _BINS for index in range(_BINS)]
         self._looked_at = [_BIN_WEIGHT] * _BINS
         self._mean = _UNKNOWN  # of tokens whose confidence is not known yet
@@ -127,11 +157,9 @@ class AdaptiveLength:
             self._forget_a_little()
         self._cost.learn(cost.verify_tokens, cost.verify_s)
         plain_s = self._cost.plain_s
-        if cost.draft_steps and plain_s is not None:
-            step = min(cost.draft_s / cost.draft_steps / plain_s, _OUTLIER)
-            known = step if self._draft_step is None else self._draft_step
-            self._draft_step = known + _LEVEL_STEP * (step - known)
-        time = self._cost(cost.verify_tokens) + cost.draft_steps * (self._draft_step or 0.0)
+        if cost.draft_s and plain_s is not None:
+            self._draft_steps.learn([seconds / plain_s for seconds in cost.draft_s])
+        time = self._cost(cost.verify_tokens) + self._draft_steps(0, len(cost.draft_s))
         self._tokens = _RATE_MEMORY * self._tokens + emitted
         self._time = _RATE_MEMORY * self._time + time
         plain = cost.verify_tokens == 1
@@ -152,13 +180,13 @@ class AdaptiveLength:
 
     def _best(self, acceptance: Sequence[float], *, drafted: int) -> int:
         """The length with the largest gain; the steps of those ``drafted`` are paid already."""
-        rate, step = self.rate, self._draft_step or 0.0
+        rate = self.rate
         best, best_gain = 0, -rate * self._cost(1)
         brought, reached = 0.0, 1.0
         for length, stands in enumerate(acceptance, start=1):
             reached *= stands
             brought += reached
-            steps = max(0, length - drafted) * step
+            steps = self._draft_steps(drafted, length)
             gain = brought - rate * (self._cost(length + 1) + steps)
             if gain > best_gain:
                 best, best_gain = length, gain

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeprof.runner.decode import FirstToken, RoundDone, Step, decode
-from edgeprof.runner.draft_length import AdaptiveLength, PassCost, RoundCost
+from edgeprof.runner.draft_length import AdaptiveLength, DraftSteps, PassCost, RoundCost
 from edgeprof.runner.drafters import Drafter, ModelDrafter, NgramDrafter
 
 # v(n) of the timed model below: 1, 1.2, 1.4, ... plain passes of 10 ms.
@@ -23,11 +23,13 @@ def measured(*sizes: int) -> PassCost:
 
 
 def plain_round() -> RoundCost:
-    return RoundCost(draft_steps=0, draft_s=0.0, verify_tokens=1, verify_s=PLAIN_S)
+    return RoundCost(draft_s=[], verify_tokens=1, verify_s=PLAIN_S)
 
 
-def verified(tokens: int, *, draft_steps: int = 0, draft_s: float = 0.0) -> RoundCost:
-    return RoundCost(draft_steps, draft_s, tokens, PLAIN_S * cost_of(tokens))
+def verified(tokens: int, *draft_passes: float) -> RoundCost:
+    """``draft_passes``: what each draft step took, in plain passes."""
+    drafts_s = [PLAIN_S * step for step in draft_passes]
+    return RoundCost(drafts_s, tokens, PLAIN_S * cost_of(tokens))
 
 
 def test_a_pass_costs_what_was_measured_and_lies_on_a_line_between() -> None:
@@ -117,10 +119,25 @@ def test_a_draft_step_must_pay_too() -> None:
     length = AdaptiveLength(measured(1, 8))
     assert length.goes_on([], 4)
     for _ in range(40):
-        length.learn([], 1, verified(2, draft_steps=1, draft_s=0.4 * PLAIN_S))
+        length.learn([], 1, verified(2, 0.4))
     # 0.2 for verifying and 0.4 for drafting, and the mean token stands half of the time.
     assert not length.goes_on([], 4)
     assert length.keep([0.55]) == 1  # drafted already: only verifying is still to be paid
+
+
+def test_the_first_draft_step_of_a_round_costs_what_it_does() -> None:
+    """0.6 plain passes for the first step and 0.1 for each later one: where three tokens of four
+    stand, one brings 0.75 for 0.8 and four 2.05 for 0.9 + 0.8; after them the first is paid."""
+    length = AdaptiveLength(measured(1, 8))
+    assert length.goes_on([], 1)
+    for _ in range(40):
+        length.learn([], 1, verified(3, 0.6, 0.1))
+    sure = [0.75] * 4
+    assert not DraftSteps()(0, 3)
+    for _ in range(200):
+        length.learn([(0.75, place % 4 > 0) for place in range(4)], 1, plain_round())
+    assert not length.goes_on([], 1) and length.goes_on([], 4)
+    assert length.goes_on(sure[:1], 2)
 
 
 def test_a_plain_pass_comes_once_in_a_while_so_that_costs_stay_comparable() -> None:
