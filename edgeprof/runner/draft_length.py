@@ -17,7 +17,7 @@ _SLOPE = 0.15  # of a plain pass for each further token, until something was mea
 _LEVEL_STEP = 0.4
 _SHAPE_STEP = 0.03  # of one pass, once many of its size were seen
 _KNOWN_PASSES = 16  # a size that was held counts as so many passes seen
-_OUTLIER = 2.0  # a pass that took so many times what was expected says no more than that
+_OUTLIER = 2.0  # a pass or step that took so many times what was expected says no more than that
 _ROUNDS_A_PLAIN_PASS = 64
 
 
@@ -98,10 +98,18 @@ class DraftSteps:
         if len(steps) > 1:
             self._later = _moved(self._later, sum(steps[1:]) / (len(steps) - 1))
 
+    def forget_a_little(self) -> None:
+        """Nothing was drafted, perhaps as some steps were held up: they may cost less by now."""
+        if self._first is not None:
+            self._first *= 1 - _FORGETTING
+        if self._later is not None:
+            self._later *= 1 - _FORGETTING
+
 
 def _moved(known: float | None, seen: float) -> float:
-    seen = min(seen, _OUTLIER)
-    return seen if known is None else known + _LEVEL_STEP * (seen - known)
+    if known is None:
+        return min(seen, _OUTLIER)
+    return known + _LEVEL_STEP * (min(seen, _OUTLIER * known) - known)
 
 
 class AdaptiveLength:
@@ -159,6 +167,8 @@ class AdaptiveLength:
         plain_s = self._cost.plain_s
         if cost.draft_s and plain_s is not None:
             self._draft_steps.learn([seconds / plain_s for seconds in cost.draft_s])
+        elif not cost.draft_s:
+            self._draft_steps.forget_a_little()
         time = self._cost(cost.verify_tokens) + self._draft_steps(0, len(cost.draft_s))
         self._tokens = _RATE_MEMORY * self._tokens + emitted
         self._time = _RATE_MEMORY * self._time + time

@@ -130,14 +130,37 @@ def test_the_first_draft_step_of_a_round_costs_what_it_does() -> None:
     stand, one brings 0.75 for 0.8 and four 2.05 for 0.9 + 0.8; after them the first is paid."""
     length = AdaptiveLength(measured(1, 8))
     assert length.goes_on([], 1)
-    for _ in range(40):
-        length.learn([], 1, verified(3, 0.6, 0.1))
-    sure = [0.75] * 4
-    assert not DraftSteps()(0, 3)
     for _ in range(200):
-        length.learn([(0.75, place % 4 > 0) for place in range(4)], 1, plain_round())
-    assert not length.goes_on([], 1) and length.goes_on([], 4)
-    assert length.goes_on(sure[:1], 2)
+        stood = [(0.75, place % 4 > 0) for place in range(4)]
+        length.learn(stood, 1, verified(3, 0.6, 0.1))
+    length.learn([], 1, plain_round())
+    assert not length.goes_on([], 1)
+    assert length.goes_on([], 4)
+    assert length.goes_on([0.75], 2)
+
+
+def test_a_draft_step_that_was_held_up_says_little_and_is_forgotten() -> None:
+    steps = DraftSteps()
+    assert steps(0, 3) == 0  # nothing is known
+    steps.learn([0.2, 0.1])
+    assert steps(0, 3) == pytest.approx(0.4) and steps(1, 3) == pytest.approx(0.2)
+    steps.learn([50.0])
+    # It counts as twice the expected, and one step moves the level by two fifths.
+    assert steps(0, 1) == pytest.approx(0.28) and steps(1, 2) == pytest.approx(0.1)
+    for _ in range(35):
+        steps.forget_a_little()
+    assert steps(0, 1) < 0.28 / 2
+
+
+def test_who_found_drafting_too_dear_tries_again() -> None:
+    """Steps of a plain pass each bring nothing; some rounds later they may cost less."""
+    length = AdaptiveLength(measured(1, 8))
+    for _ in range(40):
+        length.learn([], 1, verified(2, 1.0))
+    assert not length.goes_on([], 4)
+    for _ in range(100):
+        length.learn([], 1, plain_round())
+    assert length.goes_on([], 4)
 
 
 def test_a_plain_pass_comes_once_in_a_while_so_that_costs_stay_comparable() -> None:
