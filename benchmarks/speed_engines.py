@@ -22,6 +22,7 @@ from typing import Any, Protocol
 CAPACITY = 640
 CALIBRATED = (1, 2, 3, 4, 6, 8)
 CALIBRATIONS = 9
+CONTEXT = 200
 
 
 class Engine(Protocol):
@@ -47,7 +48,7 @@ class Edgeprof:
             rows = Path(__file__).parent.parent / "recipes" / f"{draft}-head-rows-8192.npy"
             self.draft = _opened(draft, "as-is", rows, threads)
         self.pass_s = _held(self.target, CALIBRATED)
-        self.draft_step_s = None if self.draft is None else _held(self.draft, (1,))[1]
+        self.draft_step_s = None if self.draft is None else _in_turn(self.target, self.draft)
         self.lengths: dict[str, Any] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -129,9 +130,30 @@ def _held(model: Any, sizes: tuple[int, ...]) -> dict[int, float]:
     from edgeprof.runner.held import held_passes
 
     held: dict[int, list[int]] = {}
-    for run in held_passes(model, sizes, context_tokens=200, repeats=CALIBRATIONS):
+    for run in held_passes(model, sizes, context_tokens=CONTEXT, repeats=CALIBRATIONS):
         held.setdefault(run.tokens, []).append(run.t1_ns - run.t0_ns)
     return {size: statistics.median(ns) / 1e9 for size, ns in held.items()}
+
+
+def _in_turn(target: Any, draft: Any) -> tuple[float, float]:
+    """Median seconds of the first draft step behind a target pass, and of those behind it."""
+    from edgeprof.runner.prefill import take_in
+
+    first_s: list[float] = []
+    later_s: list[float] = []
+    for model in (target, draft):
+        model.rewind(0)
+        for _ in take_in(model, [0] * CONTEXT):
+            pass
+    for _ in range(CALIBRATIONS):
+        target.extend([0, 0])
+        for times in (first_s, later_s, later_s):
+            draft.extend([0], rows=1)
+            t0_ns, t1_ns = draft.stamps_ns
+            times.append((t1_ns - t0_ns) / 1e9)
+        for model in (target, draft):
+            model.rewind(CONTEXT)
+    return statistics.median(first_s), statistics.median(later_s)
 
 
 class LlamaCpp:

@@ -229,7 +229,7 @@ def _run(worker: Worker, answer: Mapping[str, Any], **told: Any) -> Run:
         seconds=answer["seconds"],
         passes=dict(passes),
         rounds=_sums(answer["rounds"]) if passes else None,
-        predicted_s=_predicted_s(passes, worker.ready) if passes else None,
+        predicted_s=_predicted_s(answer["passes"], worker.ready) if passes else None,
         **told,
     )
 
@@ -240,15 +240,18 @@ def _sums(rounds: Sequence[Sequence[int]]) -> tuple[int, int, int]:
     return drafted, evaluated, accepted
 
 
-def _predicted_s(passes: Mapping[str, int], ready: Mapping[str, Any]) -> float:
-    """v of the target's passes and c for each draft step, of held passes; the host is left out."""
+def _predicted_s(passes: Sequence[Sequence[Any]], ready: Mapping[str, Any]) -> float:
+    """v of the target's passes and c of the draft's, held; the host is left out. The first draft
+    step behind a target pass has a cost of its own."""
     verify_s = PassCost({int(size): seconds for size, seconds in ready["pass_s"].items()})
-    plain_s, step_s = ready["pass_s"]["1"], ready["draft_step_s"] or 0.0
-    seconds = 0.0
-    for name, count in passes.items():
-        phase, size = name.split()
-        if phase != "prefill":
-            seconds += count * (step_s if phase == "draft" else plain_s * verify_s(int(size)))
+    plain_s, steps_s = ready["pass_s"]["1"], ready["draft_step_s"] or (0.0, 0.0)
+    seconds, before = 0.0, ""
+    for phase, size, *_ in passes:
+        if phase == "draft":
+            seconds += steps_s[before == "draft"]
+        elif phase != "prefill":
+            seconds += plain_s * verify_s(size)
+        before = phase
     return seconds
 
 
