@@ -7,7 +7,9 @@ SmolLM2-135M, both weight formats, n-gram and model drafter, K from 1 to 7. Acce
 one run at K = 8 on the prompts with every second filling of ``data/prompt_families.toml``; c and
 v(n) from held passes; measured is the decode speed-up on the prompts with the other fillings, of
 which nothing else is used. One call of ``collect`` records one session that is missing, so that a
-quiet machine is asked for minutes only; call it again until it says that nothing is missing. Pairs
+quiet machine is asked for minutes only; call it again until it says that nothing is missing. Where
+the machine drifts, a calibration that was renamed to ``fp32-calibration-before.sqlite`` counts
+together with one recorded after the others. Pairs
 of answers of which one ran while something outside slowed the machine are left out of what was
 measured, by the times of passes of equal size, and counted.
 """
@@ -22,6 +24,7 @@ from statistics import median
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from edgeprof.analysis.comparison import Pair, decode_speedup, pairs_of
 from edgeprof.analysis.forecast import RoundTimes, forecasts, round_times
@@ -138,11 +141,13 @@ def compare(folder: Path) -> None:
     )
     print("|---|---|---|---|---|---|---|---|")
     for weights, drafter in product(WEIGHTS, DRAFTERS):
-        calibration = read_session(folder / f"{weights}-calibration.sqlite")
+        calibrations = [
+            read_session(path) for path in sorted(folder.glob(f"{weights}-calibration*.sqlite"))
+        ]
         held_out = [
             read_session(path) for path in sorted(folder.glob(f"{weights}-held-out-*.sqlite"))
         ]
-        times, run = _calibrated(calibration, held_out, weights, drafter)
+        times, run = _calibrated(calibrations, held_out, weights, drafter)
         usual_s = _usual_s(held_out)
         for one in forecasts(run, times, range(1, LONGEST)):
             every = _pairs(held_out, weights, drafter, one.draft_tokens)
@@ -160,21 +165,27 @@ def compare(folder: Path) -> None:
 
 
 def _calibrated(
-    calibration: Session, held_out: list[Session], weights: str, drafter: str
+    calibrations: list[Session], held_out: list[Session], weights: str, drafter: str
 ) -> tuple[RoundTimes, VariantRuns]:
-    """Held passes of all sessions together; the rest from the calibration."""
-    runs = variants_of(calibration)
-    plain = plain_variant(runs, weights)
-    assert plain is not None
-    (run,) = (one for one in runs if one.drafter == drafter)
+    """Held passes of all sessions together; the rest from the calibrations together."""
+    plains, runs = [], []
+    for session in calibrations:
+        found = variants_of(session)
+        plains += [one for one in found if one.drafter is None]
+        runs += [one for one in found if one.drafter == drafter]
     passes: dict[int, list[float]] = defaultdict(list)
-    for session in (calibration, *held_out):
+    for session in (*calibrations, *held_out):
         for one in held_passes(session, "verify")[weights]:
             passes[one.tokens].append(seconds(one))
     held_s = {tokens: median(times) for tokens, times in passes.items()}
-    times = round_times(run, plain, held_s)
+    run = _joined(runs)
+    times = round_times(run, _joined(plains), held_s)
     assert times is not None
     return times, run
+
+
+def _joined(runs: list[VariantRuns]) -> VariantRuns:
+    return replace(runs[0], answers=[answer for run in runs for answer in run.answers])
 
 
 def _pairs(held_out: list[Session], weights: str, drafter: str, length: int) -> list[Pair]:
