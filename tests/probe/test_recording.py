@@ -76,7 +76,9 @@ def test_a_probe_measures_and_writes_what_it_found(tmp_path: Path) -> None:
     (model,) = found.models
     assert (model.kind, model.layers_measured) == ("measured", 30)
     assert model.weight_bytes == 111_617_280  # what `edgeprof convert` says of the real one
-    assert model.decode_tokens_per_s.value == pytest.approx(1 / model.passes[0].time_s.value)
+    # of an even number the median of rates is a little above one over the median of times
+    rate = 1 / model.passes[0].time_s.value
+    assert model.decode_tokens_per_s.value == pytest.approx(rate, rel=0.05)
     assert model.best
     assert found.conditions.others_cpu_share is not None
     assert found.versions["onnxruntime"]
