@@ -140,9 +140,8 @@ def round_times(
     plain_s = _plain_s(plain)
     rounds = [found for answer in run.decoded for found in rounds_with_passes(answer)]
     targets = [one for _, own in rounds for one in own if one.phase != "draft"]
-    plainly = [p for answer in plain.decoded for p in answer.passes if p.phase == "decode"]
-    in_place = _in_place([*targets, *plainly], held_s)
-    if plain_s is None or not in_place or not targets:
+    in_place = _in_place(targets, held_s)
+    if plain_s is None or not in_place:
         return None
     drafts_s = [_drafts_s(own) for _, own in rounds]
     whole_s = sum((one.t1_ns - one.t0_ns) / 1e9 for one, _ in rounds)
