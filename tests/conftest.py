@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes is the machine's affair; what must be fast has a benchmark.
+settings.register_profile("edgeprof", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("edgeprof")
 
 # a session and a probe's profile, made by hand
 pytest_plugins = ["made_session", "made_profile"]

@@ -276,7 +276,7 @@ def test_an_adaptive_length_verifies_what_pays_and_hears_what_became_of_the_rest
     assert all(cost.draft_s == [] for _, _, cost in told.heard)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     seed=st.integers(0, 1000),
     draft_seed=st.integers(0, 3),

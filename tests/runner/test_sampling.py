@@ -111,7 +111,7 @@ def slowly(logits: NDArray[np.float32], rule: Sampling) -> list[float]:
     return [hot.get(column, 0.0) / sum(hot.values()) for column in range(len(weights))]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 10_000),
     size=st.sampled_from([1, 2, 5, 64, 300, 5000]),
@@ -133,7 +133,7 @@ def test_shaping_is_the_slow_way_done_fast(
     np.testing.assert_allclose(dense, slowly(logits, Sampling(**rule)), atol=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 10_000), size=st.integers(1, 2000), count=st.integers(1, 2100))
 def test_the_largest_are_those_of_a_full_sort(seed: int, size: int, count: int) -> None:
     logits = np.random.default_rng(seed).integers(0, 50, size).astype(np.float32)

@@ -123,9 +123,7 @@ def some(kind: type[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_session_survives_being_saved(
     info: SessionInfo, tmp_path: Path, data: st.DataObject

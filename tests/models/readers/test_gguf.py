@@ -358,7 +358,7 @@ def describe(path: Path, content: bytes) -> GgufHeader | None:
 
 
 same_folder = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
