@@ -9,9 +9,9 @@ v(n) from held passes; measured is the decode speed-up on the prompts with the o
 which nothing else is used. One call of ``collect`` records one session that is missing, so that a
 quiet machine is asked for minutes only; call it again until it says that nothing is missing. Where
 the machine drifts, a calibration that was renamed to ``fp32-calibration-before.sqlite`` counts
-together with one recorded after the others. Pairs
-of answers of which one ran while something outside slowed the machine are left out of what was
-measured, by the times of passes of equal size, and counted.
+together with one recorded after the others. Pairs of answers of which one ran while something
+outside slowed the machine are left out of what was measured, by the times of passes of equal size,
+and counted.
 """
 
 import argparse

@@ -38,11 +38,10 @@ class Edgeprof:
     def __init__(
         self, weights: Any, threads: int, draft: str | None, model: str | None = None
     ) -> None:
-        self.target = (
-            _opened("smollm2-135m", weights, None, threads)
-            if model is None
-            else _opened_folder(model, threads)
-        )
+        if model is None:
+            self.target = _opened("smollm2-135m", weights, None, threads)
+        else:
+            self.target = _opened_folder(Path(model), threads)
         self.draft = None
         if draft is not None:
             rows = Path(__file__).parent.parent / "recipes" / f"{draft}-head-rows-8192.npy"
@@ -104,7 +103,6 @@ def _opened(name: str, weights: Any, head_rows: Path | None, threads: int) -> An
     from edgeprof.convert.folder import cached_conversion
     from edgeprof.models.cache import cache_dir
     from edgeprof.models.fetch import fetch
-    from edgeprof.runner.ort_model import OrtModel
 
     gguf = fetch(name)
     folder = cached_conversion(
@@ -114,14 +112,14 @@ def _opened(name: str, weights: Any, head_rows: Path | None, threads: int) -> An
         weights=weights,
         head_rows=head_rows,
     )
-    return OrtModel.open(folder, threads=threads, capacity=CAPACITY, clock=time.monotonic_ns)
+    return _opened_folder(folder.path, threads)
 
 
-def _opened_folder(path: str, threads: int) -> Any:
+def _opened_folder(path: Path, threads: int) -> Any:
     from edgeprof.models.decoder_folder import read_decoder_folder
     from edgeprof.runner.ort_model import OrtModel
 
-    folder = read_decoder_folder(Path(path))
+    folder = read_decoder_folder(path)
     return OrtModel.open(folder, threads=threads, capacity=CAPACITY, clock=time.monotonic_ns)
 
 

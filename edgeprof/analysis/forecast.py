@@ -179,10 +179,10 @@ def _nearest(known: Mapping[int, float], tokens: int) -> float:
 
 def _drafts_s(passes: Sequence[Pass]) -> list[float]:
     """Of every draft pass of a round, the time until the next pass begins."""
-    ends = [one.t0_ns for one in passes[1:]]
+    ends = [one.t0_ns for one in passes[1:]] + [one.t1_ns for one in passes[-1:]]
     return [
-        ((ends[i] if i < len(ends) else one.t1_ns) - one.t0_ns) / 1e9
-        for i, one in enumerate(passes)
+        (end - one.t0_ns) / 1e9
+        for one, end in zip(passes, ends, strict=True)
         if one.phase == "draft"
     ]
 
